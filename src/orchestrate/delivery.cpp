@@ -50,6 +50,8 @@ void Delivery::run() {
         return installed;
       } catch (const Error& error) {
         return error;
+      } catch (const std::exception& error) {
+        return Error(ErrorKind::kInternal, fmt::format("{}: {}", engine_, error.what()));
       }
     }();
     {

@@ -58,7 +58,7 @@ class StatusThread {
     try {
       run_.record.write_status(roles, run_.config.name);
       said_ = false;
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       if (!std::exchange(said_, true)) log::warn("{}", error.what());
     }
   }

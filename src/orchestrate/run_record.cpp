@@ -366,7 +366,8 @@ void RunRecord::write_status(const std::vector<RoleStatus>& roles, const std::st
                        {"pid", ::getpid()},
                        {"time", unix_seconds()}};
   lock.unlock();
-  write_file_atomic(folder_ / "status.json", status.dump(1));
+  // What a role says last, in its log, may be any bytes.
+  write_file_atomic(folder_ / "status.json", status.dump(1, ' ', false, Json::error_handler_t::replace));
 }
 
 void RunRecord::set_end(const std::string& state, const std::string& reason) {

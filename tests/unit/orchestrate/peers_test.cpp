@@ -610,5 +610,20 @@ TEST_F(PeersTest, TheEvaluatorJudges) {
   EXPECT_EQ(body.at("measure_performance"), false);
 }
 
+TEST(DeliveryTest, WhateverIsThrownIsItsOutcome) {
+  std::promise<void> ended;
+  const auto send = [](const PublishedWeights&, const std::function<bool()>&) -> InstalledWeights {
+    throw std::runtime_error("no reply of ours");
+  };
+  Delivery delivery("engine-0", send, [&] { ended.set_value(); });
+  PublishedWeights weights;
+  weights.version = 3;
+  delivery.give(weights);
+  ended.get_future().wait();
+  const auto outcome = delivery.outcome(3);
+  ASSERT_TRUE(outcome);
+  EXPECT_FALSE(outcome->ok());
+}
+
 }  // namespace
 }  // namespace tritonforge::orchestrate

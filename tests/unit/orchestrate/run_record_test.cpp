@@ -320,5 +320,14 @@ TEST(RunRecord, TranscriptsOfAStepWithoutItsLineAreCut) {
   EXPECT_EQ(read_file(folder.path() / "run/trajectories.jsonl"), finished);
 }
 
+TEST(RunRecord, AStatusOfAnyBytesIsWritten) {
+  TemporaryFolder folder("tf-status");
+  RunRecord record(folder.path() / "run", /*resume=*/false);
+  RoleStatus role;
+  role.detail = "exited with 1: \xff\xfe";
+  record.write_status({role}, "a");
+  EXPECT_TRUE(fs::exists(folder.path() / "run/status.json"));
+}
+
 }  // namespace
 }  // namespace tritonforge::orchestrate
