@@ -315,7 +315,7 @@ net::Response Legacy::write(const Json& body) {
                                          {{"data", Json::array({std::move(item)})}, {"meta_info", Json::object()}}));
 }
 
-net::Response Legacy::read(int64_t batch_size, Deadline deadline, bool take) {
+net::Response Legacy::read(int64_t batch_size, Deadline deadline, const std::stop_token& left, bool take) {
   Store& store = service_.store();
   while (true) {
     uint64_t seen = 0;
@@ -324,6 +324,8 @@ net::Response Legacy::read(int64_t batch_size, Deadline deadline, bool take) {
       seen = changes_;
     }
     std::unique_lock reading(mutex_);
+    // What nobody would be told of is not taken: it may be read by somebody who is still there.
+    if (left.stop_requested()) return net::Response::error(Error(ErrorKind::kUnavailable, "the reader has left"));
     Store::LegacyRules rules;
     rules.group_size = std::max<int64_t>(1, std::stoll(store.setting("group_size", "8")));
     rules.timeout_s = std::stod(store.setting("group_timeout_s", "300"));
@@ -382,7 +384,8 @@ void Legacy::add_routes(net::HttpServer& server) {
   route("POST", "/start_rollout", [this](const net::Request& r) { return start_rollout(r.json()); });
   route("POST", "/buffer/write", [this](const net::Request& r) { return write(r.json()); });
   route("POST", "/get_rollout_data", [this](const net::Request& r) {
-    return read(lenient_integer(r.json(), "batch_size", -1, "POST /get_rollout_data"), Deadline::after(0), true);
+    return read(lenient_integer(r.json(), "batch_size", -1, "POST /get_rollout_data"), Deadline::after(0), r.left,
+                true);
   });
   route("POST", "/buffer/read", [this](const net::Request& r) {
     const Json body = r.json();
@@ -390,12 +393,12 @@ void Legacy::add_routes(net::HttpServer& server) {
     const double timeout = wait ? std::clamp(lenient_number(body, "timeout", kDefaultReadTimeout, "POST /buffer/read"),
                                              0.0, 600.0)
                                 : 0;
-    return read(lenient_integer(body, "batch_size", -1, "POST /buffer/read"), Deadline::after(timeout), true);
+    return read(lenient_integer(body, "batch_size", -1, "POST /buffer/read"), Deadline::after(timeout), r.left, true);
   });
   route("GET", "/buffer/peek", [this](const net::Request& r) {
     Json body = r.json();
     if (const auto found = r.query.find("batch_size"); found != r.query.end()) body["batch_size"] = found->second;
-    return read(lenient_integer(body, "batch_size", -1, "GET /buffer/peek"), Deadline::after(0), false);
+    return read(lenient_integer(body, "batch_size", -1, "GET /buffer/peek"), Deadline::after(0), r.left, false);
   });
   route("GET", "/buffer/stats", [this](const net::Request&) {
     return net::Response::json(

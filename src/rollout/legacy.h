@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,9 @@ class Legacy {
   // once. With passes_mutex_ held.
   void begin_passes();
   net::Response write(const Json& body);
-  // Whole groups until they hold batch_size items (-1: all there are); waits for them until the deadline.
-  net::Response read(int64_t batch_size, Deadline deadline, bool take);
+  // Whole groups until they hold batch_size items (-1: all there are); waits for them until the deadline. A reader that
+  // `left` takes nothing.
+  net::Response read(int64_t batch_size, Deadline deadline, const std::stop_token& left, bool take);
   Json stats();
   RolloutService& service_;
   std::mutex mutex_;  // one reader at a time: what it saw is what it takes

@@ -388,6 +388,20 @@ TEST_F(ServerTest, AThousandPassesBeginOneAfterAnotherAlsoAfterARestart) {
   EXPECT_LT(groups(), before + 30 * 12);
 }
 
+TEST_F(ServerTest, AReaderThatLeftTakesNothing) {
+  const net::ClientOptions impatient{.timeout_s = 0.2};
+  const std::string body = Json{{"batch_size", 8}, {"timeout", 30}}.dump();
+  const auto gone = client.request("POST", server->url() + "/buffer/read", body, "application/json", &impatient);
+  EXPECT_FALSE(gone.ok());
+  for (int i = 0; i < 8; ++i) {
+    const Json item = {
+        {"uid", fmt::format("u{}", i)}, {"instance_id", "one"}, {"messages", Json::array()}, {"reward", i}};
+    EXPECT_EQ(call("POST", "/buffer/write", item).first, 200);
+  }
+  const Json batch = call("POST", "/buffer/read", {{"batch_size", 8}, {"timeout", 5}}).second;
+  EXPECT_THAT(batch["data"]["data"], SizeIs(8)) << batch;
+}
+
 TEST_F(ServerTest, WrittenItemsSurviveAndRewardsAboveOneAreKept) {
   const auto item = [](int i) {
     return Json{{"uid", "u" + std::to_string(i)},
