@@ -1,8 +1,8 @@
 #pragma once
 // The two servers a trajectory needs, as calls: the router (tokens) and the evaluator (a verdict). A call is repeated
 // while its failure can pass (no connection, time-out, 408, 429, 5xx), with growing pauses, until it succeeds, its
-// patience ends, or a stop is asked for. An engine that answers that it waits for newer weights (the version barrier) has
-// not failed: that takes no patience.
+// patience ends, or a stop is asked for. An engine that answers that it waits for newer weights (the version barrier)
+// has not failed: that takes no patience.
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
