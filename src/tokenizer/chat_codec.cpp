@@ -33,8 +33,9 @@ class TokenizerCodec : public ChatCodec {
   }
 
   std::vector<int64_t> answer(const Message& message, bool enable_thinking) const override {
-    std::vector<int64_t> out = tokenizer_.encode_marked(thought_of(message, enable_thinking) +
-                                                        tokenizer_.mark_special(message.content));
+    const Thought thought = split_thought(message);
+    std::vector<int64_t> out = tokenizer_.encode_marked(thought_before(thought, enable_thinking) +
+                                                        tokenizer_.mark_special(thought.content));
     out.push_back(end_of_turn_);
     return out;
   }
@@ -50,9 +51,9 @@ class TokenizerCodec : public ChatCodec {
  private:
   // Qwen3 opens a thought itself where it may think; where it may not, the empty one is part of the prompt. The others
   // think only where they are taught to.
-  std::string thought_of(const Message& message, bool enable_thinking) const {
-    if (!enable_thinking || (message.reasoning_content.empty() && format_ != ChatFormat::kQwen3)) return "";
-    return "<think>\n" + tokenizer_.mark_special(message.reasoning_content) + "\n</think>\n\n";
+  std::string thought_before(const Thought& thought, bool enable_thinking) const {
+    if (!enable_thinking || (thought.reasoning.empty() && format_ != ChatFormat::kQwen3)) return "";
+    return thought_text(tokenizer_.mark_special(thought.reasoning));
   }
 
   std::vector<Message> marked(std::vector<Message> messages) const {

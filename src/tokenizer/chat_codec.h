@@ -22,9 +22,10 @@ class ChatCodec {
   // it carries no loss.
   virtual std::vector<int64_t> continuation(const std::vector<int64_t>& response, const std::vector<Message>& messages,
                                             bool enable_thinking) const = 0;
-  // What a taught model samples to say `message`: its thought, its content and the end of its turn. Between opening()
-  // or continuation() and the next continuation() it is what a sampled response is, so that a conversation put together
-  // from these parts is token for token the one that RL would have. A model that may not think has no thought.
+  // What a taught model samples to say `message`: its thought (split_thought), its content and the end of its turn.
+  // Between opening() or continuation() and the next continuation() it is what a sampled response is, so that a
+  // conversation put together from these parts is token for token the one that RL would have. A model that may not
+  // think has no thought.
   virtual std::vector<int64_t> answer(const Message& message, bool enable_thinking) const = 0;
   virtual std::string text(const std::vector<int64_t>& tokens) const = 0;  // without special tokens
   virtual std::vector<int64_t> stop_tokens() const = 0;

@@ -139,22 +139,6 @@ void write_qwen2(std::string& out, const std::vector<Message>& messages, const C
   if (options.add_generation_prompt) out += "<|im_start|>assistant\n";
 }
 
-struct Thought {
-  std::string reasoning, content;
-};
-
-Thought split_thought(const Message& message) {
-  if (message.reasoning_given || !message.reasoning_content.empty())
-    return {message.reasoning_content, message.content};
-  const std::string_view text = message.content;
-  const size_t first = text.find(kThinkClose), last = text.rfind(kThinkClose);
-  if (first == std::string_view::npos) return {"", message.content};
-  std::string_view before = strip_right(text.substr(0, first));
-  const size_t open = before.rfind(kThinkOpen);
-  if (open != std::string_view::npos) before = before.substr(open + kThinkOpen.size());
-  return {std::string(strip_left(before)), std::string(strip_left(text.substr(last + kThinkClose.size())))};
-}
-
 // The last message that is a question; assistant messages before it lose their reasoning. Messages' count - 1 where
 // there is none, as in the template.
 size_t last_query_index(const std::vector<Message>& messages) {
@@ -170,7 +154,7 @@ void write_qwen3_assistant(std::string& out, const std::vector<Message>& message
   const auto [reasoning, content] = split_thought(messages[i]);
   out += "<|im_start|>assistant\n";
   if (i > last_query && (i + 1 == messages.size() || !reasoning.empty())) {
-    out += "<think>\n" + std::string(strip_left(strip_right(reasoning))) + "\n</think>\n\n";
+    out += thought_text(reasoning);
     out += strip_left(content);
   } else {
     out += content;
@@ -259,6 +243,22 @@ void write_plain(std::string& out, const std::vector<Message>& messages, const C
 }
 
 }  // namespace
+
+Thought split_thought(const Message& message) {
+  if (message.reasoning_given || !message.reasoning_content.empty())
+    return {message.reasoning_content, message.content};
+  const std::string_view text = message.content;
+  const size_t first = text.find(kThinkClose), last = text.rfind(kThinkClose);
+  if (first == std::string_view::npos) return {"", message.content};
+  std::string_view before = strip_right(text.substr(0, first));
+  const size_t open = before.rfind(kThinkOpen);
+  if (open != std::string_view::npos) before = before.substr(open + kThinkOpen.size());
+  return {std::string(strip_left(before)), std::string(strip_left(text.substr(last + kThinkClose.size())))};
+}
+
+std::string thought_text(const std::string& reasoning) {
+  return fmt::format("{}\n{}\n{}\n\n", kThinkOpen, strip_left(strip_right(reasoning)), kThinkClose);
+}
 
 Message message_from_json(const OrderedJson& json, const std::string& where) {
   if (!json.is_object()) fail(ErrorKind::kUsage, "{}: a message must be an object", where);

@@ -23,6 +23,15 @@ struct Message {
 Message message_from_json(const OrderedJson& json, const std::string& where);
 std::vector<Message> messages_from_json(const OrderedJson& list, const std::string& where);
 
+// What an assistant thought and what it said: reasoning_content where it is given, else what stands before the last
+// </think> of the content, as Qwen3's template takes it apart. Neither keeps the empty lines that stood between.
+struct Thought {
+  std::string reasoning, content;
+};
+Thought split_thought(const Message& message);
+// As every format has it before the content.
+std::string thought_text(const std::string& reasoning);
+
 enum class ChatFormat { kQwen2, kQwen3, kLlama3, kPlain };
 
 struct ChatOptions {

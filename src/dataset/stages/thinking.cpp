@@ -81,14 +81,14 @@ ThoughtFound separate_thought(tokenizer::Message& answer) {
   const bool opened = open < close;
   if (opened && text.substr(0, open).find_first_not_of(" \t\n") != std::string_view::npos)
     return {"a thought behind text"};
-  const std::string_view thought = text.substr(opened ? open + kOpen.size() : 0,
-                                               close - (opened ? open + kOpen.size() : 0));
+  const size_t begin = opened ? open + kOpen.size() : 0;
   const std::string_view rest = text.substr(close + kClose.size());
-  if (thought.find(kOpen) != std::string_view::npos) return {"a thought within a thought"};
+  if (text.substr(begin, close - begin).find(kOpen) != std::string_view::npos) return {"a thought within a thought"};
   if (rest.find(kOpen) != std::string_view::npos || rest.find(kClose) != std::string_view::npos)
     return {"more than one thought"};
-  std::string content(rest.substr(std::min(rest.find_first_not_of('\n'), rest.size())));
-  answer.reasoning_content = trim_lines(thought);
+  answer.reasoning_given = false;  // if only as "", it does not keep the content from being read
+  auto [reasoning, content] = tokenizer::split_thought(answer);
+  answer.reasoning_content = std::move(reasoning);
   answer.content = std::move(content);
   return {"", !opened};
 }

@@ -93,6 +93,18 @@ TEST_P(TaughtText, IsTheTemplatesAndLossIsOnTheAnswer) {
   }
 }
 
+TEST_P(TaughtText, AThoughtInTheContentIsTheThought) {
+  TemporaryFolder folder("tf-codec");
+  const auto codec = codec_with(GetParam().chat_template, folder.path());
+  const auto said = [&](const std::string& content, const std::string& reasoning = "") {
+    const tokenizer::Message message{.role = "assistant", .content = content, .reasoning_content = reasoning};
+    return codec->answer(message, GetParam().enable_thinking);
+  };
+  EXPECT_EQ(said("<think>\na\n</think>\n\nb"), said("b", "a"));
+  EXPECT_EQ(said("a\n</think>\n\nb"), said("b", "a"));  // opened by the prompt
+  EXPECT_EQ(said("b", "\na\n"), said("b", "a"));
+}
+
 TEST(Continuation, EndsInTheEmptyThoughtOfWhoMayNotThink) {
   tokenizer::ChatOptions quiet;
   quiet.enable_thinking = false;
