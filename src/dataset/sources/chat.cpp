@@ -18,6 +18,9 @@ void rename_field(OrderedJson& message, const std::string& from, const char* to)
   message[to] = message[from];
 }
 
+// No output holds calls or the tools that were offered: without them an answer that calls would be taught as empty.
+constexpr const char* kUsesTools = "it uses tools";
+
 // Why it is no message, or "".
 std::string add_message(Row& row, OrderedJson json, const ChatOptions& options) {
   if (!json.is_object()) return "a message is not an object";
@@ -32,6 +35,8 @@ std::string add_message(Row& row, OrderedJson json, const ChatOptions& options) 
   } catch (const Error&) {
     return "a message's content is no text";
   }
+  const OrderedJson& calls = each.message.tool_calls;
+  if (!calls.is_null() && !calls.empty()) return kUsesTools;
   const auto weight = json.find("weight");
   const bool off = weight != json.end() && weight->is_number() && weight->get<double>() == 0;
   each.learned = role == "assistant" && !off;
@@ -54,6 +59,7 @@ class Chat : public Source {
       : options_(options),
         records_(files_of(options.path, {".jsonl", ".parquet"}),
                  {{options.messages, ColumnKind::kJson},
+                  {"tools", ColumnKind::kJson, /*required=*/false},
                   {options.uuid, ColumnKind::kJson, /*required=*/false},
                   {options.licence, ColumnKind::kJson, /*required=*/false}},
                  "a column of another name is said by the source's option 'messages'") {}
@@ -87,6 +93,8 @@ Row chat_row(const ChatOptions& options, JsonLine record) {
     return row;
   }
   if (list->empty()) row.drop("read", "an empty conversation");
+  if (const auto tools = record.value.find("tools"); tools != record.value.end() && !tools->empty())
+    row.drop("read", kUsesTools);
   for (OrderedJson& message : *list) {
     if (const std::string why = add_message(row, std::move(message), options); !why.empty()) row.drop("read", why);
   }

@@ -19,7 +19,8 @@ struct ChatOptions {
 };
 
 // The row of one record. A message's `weight` (0 or 1, as OpenAI's) says whether an answer is learned; without one it
-// is. Dropped with a reason: no messages, an unknown role, no answer, an answer first or two in a row, none learned.
+// is. Dropped with a reason: no messages, an unknown role, no answer, an answer first or two in a row, none learned,
+// calls of tools or `tools` of the row's.
 // Messages behind the last answer are left out ("trailing_messages" in the repairs).
 Row chat_row(const ChatOptions& options, JsonLine record);
 

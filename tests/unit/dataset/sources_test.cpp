@@ -40,6 +40,18 @@ TEST(ChatRow, EachBadConversationHasAStatedOutcome) {
   EXPECT_EQ(outcome_of(list({kAsked, R"({"role": "system", "content": "s"})", kAnswer})), "kept");
 }
 
+TEST(ChatRow, CallsAndToolsAreNoEmptyAnswers) {
+  const std::string call = R"("tool_calls": [{"function": {"name": "run", "arguments": {}}}])";
+  EXPECT_EQ(outcome_of("[" + kAsked + R"(, {"role": "assistant", "content": null, )" + call + "}]"), "it uses tools");
+  EXPECT_EQ(outcome_of("[" + kAsked + R"(, {"role": "assistant", "content": "a", "tool_calls": []}])"), "kept");
+  const auto with_tools = [](const std::string& tools) {
+    return chat_of("{\"messages\": [" + kAsked + "," + kAnswer + "], \"tools\": " + tools + "}").dropped;
+  };
+  EXPECT_EQ(with_tools(R"([{"type": "function"}])")->reason, "it uses tools");
+  EXPECT_FALSE(with_tools("[]"));
+  EXPECT_FALSE(with_tools("null"));
+}
+
 TEST(ChatRow, MessagesBehindTheLastAnswerAreLeftOutAndSaid) {
   const Row row = chat_of("{\"messages\": [" + kAsked + "," + kAnswer + "," + kAsked + "]}");
   EXPECT_FALSE(row.dropped);
