@@ -11,25 +11,36 @@
 namespace tritonforge::dataset {
 namespace {
 
-// The code blocks of what was asked, where a row is a conversation and no pair.
-std::vector<std::string> modules_of(const Row& row) {
-  if (!row.problem.empty()) return {row.problem};
-  std::vector<std::string> blocks;
-  constexpr std::string_view kFence = "```";
-  for (const auto& [message, learned] : row.messages) {
-    const std::string_view text = message.content;
-    if (message.role == "assistant") continue;
-    if (text.find("class Model") != std::string_view::npos && text.find(kFence) == std::string_view::npos)
-      blocks.emplace_back(text);  // asked in the minimal style: the module and nothing else
-    for (size_t open = text.find(kFence); open != std::string_view::npos;) {
-      const size_t begin = text.find('\n', open);
-      const size_t end = begin == std::string_view::npos ? begin : text.find(kFence, begin);
-      if (end == std::string_view::npos) break;
-      blocks.emplace_back(text.substr(begin + 1, end - begin - 1));
-      open = text.find(kFence, end + kFence.size());
-    }
+// A text and, where it goes on before a module begins, what stands from the module's first line on.
+void add_from_module_on(std::string_view text, std::vector<std::string_view>& parts) {
+  if (text.empty()) return;
+  parts.push_back(text);
+  for (const std::string_view begin : {"import torch", "class Model"}) {
+    if (const size_t at = text.find(begin); at != std::string_view::npos && at > 0) parts.push_back(text.substr(at));
   }
-  return blocks;
+}
+
+// A message cut at each line that begins with a fence, so that neither ``` within a line nor a block that is not closed
+// hides a module. What stands outside of the blocks is compared, too.
+void add_parts_of(std::string_view text, std::vector<std::string_view>& parts) {
+  size_t begin = 0;
+  for (size_t line = 0; line < text.size();) {
+    const size_t next = std::min(text.find('\n', line), text.size() - 1) + 1;
+    const size_t word = std::min(text.find_first_not_of(" \t", line), next);
+    if (text.substr(word).starts_with("```")) {
+      add_from_module_on(text.substr(begin, line - begin), parts);
+      begin = next;
+    }
+    line = next;
+  }
+  add_from_module_on(text.substr(begin), parts);
+}
+
+std::vector<std::string_view> modules_of(const Row& row) {
+  if (!row.problem.empty()) return {row.problem};
+  std::vector<std::string_view> parts;
+  for (const auto& each : row.messages) add_parts_of(each.message.content, parts);
+  return parts;
 }
 
 class Contamination : public Stage {
@@ -46,7 +57,7 @@ class Contamination : public Stage {
   }
 
   void work(Row& row) override {
-    for (const std::string& module : modules_of(row)) {
+    for (const std::string_view module : modules_of(row)) {
       const auto form = normal_form(module);
       if (const auto found = exact_.find(checksum_of_form(form)); found != exact_.end())
         return row.drop(name(), "an evaluation problem", names_[found->second]);

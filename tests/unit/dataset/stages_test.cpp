@@ -174,6 +174,14 @@ TEST(Contamination, AnEvaluationProblemIsFoundUnderOtherNamesAndNamed) {
   Row chat = answer_of("a");
   chat.messages[0].message.content = "Do this:\n```python\n" + other + "```\n";
   EXPECT_EQ(after("contamination", options, chat).dropped->reason, "an evaluation problem");
+  for (const std::string& asked : {"Make ```relu``` fast:\n```python\n" + other + "```\n", "Do this:\n```\n" + other,
+                                   "Do ```this```, without a fence: " + other}) {
+    chat.messages[0].message.content = asked;
+    EXPECT_EQ(after("contamination", options, chat).dropped->detail, "7_relu") << asked;
+  }
+  EXPECT_EQ(after("contamination", options, answer_of("It is\n```python\n" + other + "```\n")).dropped->detail,
+            "7_relu");
+  EXPECT_FALSE(after("contamination", options, answer_of("It is\n```python\nimport torch\n```\n")).dropped);
   EXPECT_FALSE(after("contamination", options, pair_of("import torch\nclass Model: pass\n", "s")).dropped);
 }
 
