@@ -21,12 +21,23 @@ class Split : public Stage {
   }
 
  private:
+  // Rows without a family are no family: they are drawn as by hash.
   uint64_t key_of(const Row& row) const {
-    if (options_.by == SplitBy::kHash)
-      return checksum_of_form(normal_form(row.problem.empty() ? compared_text(row) : row.problem));
+    if (options_.by == SplitBy::kHash || row.families.empty()) return checksum_of_form(normal_form(problem_of(row)));
     std::vector<std::string> families = row.families;  // in whatever order
     std::sort(families.begin(), families.end());
     return checksum_of_text(fmt::format("{}", fmt::join(families, "+")));
+  }
+
+  // Of a conversation: what was said before the first answer, so that all answers to it are on one side.
+  static std::string problem_of(const Row& row) {
+    if (!row.problem.empty()) return row.problem;
+    std::string asked;
+    for (const auto& [message, learned] : row.messages) {
+      if (message.role == "assistant") break;
+      asked += message.content + "\n";
+    }
+    return asked;
   }
 
   SplitOptions options_;

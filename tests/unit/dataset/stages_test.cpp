@@ -199,6 +199,25 @@ TEST(Split, EqualProblemsAreOnOneSideAndTheShareIsHeld) {
   EXPECT_EQ(after("split", "{by: family, holdout: 0, families: [tanh]}", named).split, "holdout");
 }
 
+TEST(Split, OneQuestionIsOnOneSideWhateverIsAnswered) {
+  int held_out = 0;
+  for (int i = 0; i < 100; ++i) {
+    Row one = answer_of("a"), other = answer_of("another answer");
+    one.messages[0].message.content = other.messages[0].message.content = fmt::format("ask for {}", i);
+    const std::string split = after("split", "{holdout: 0.5}", one).split;
+    EXPECT_EQ(after("split", "{holdout: 0.5}", other).split, split);
+    held_out += split == "holdout";
+  }
+  EXPECT_NEAR(held_out, 50, 25);
+}
+
+TEST(Split, RowsWithoutAFamilyShareNoDraw) {
+  int held_out = 0;
+  for (int i = 0; i < 100; ++i)
+    held_out += after("split", "{by: family, holdout: 0.5}", pair_of(fmt::format("x = {}", i), "a")).split == "holdout";
+  EXPECT_NEAR(held_out, 50, 25);
+}
+
 TEST(Quality, AVerdictIsKeptAndNotAskedForAgainAlsoAfterATornLine) {
   TemporaryFolder folder("tf-quality");
   int judged = 0;
