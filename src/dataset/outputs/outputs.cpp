@@ -51,16 +51,18 @@ class RlPrompts : public Output {
     Json prompt = Json::array();
     for (const auto& message : tools_.first_messages(PromptStyle::kKernelBench, problem))
       prompt.push_back({{"role", message.role}, {"content", message.content}});
-    const std::string number = row.problem_id > 0 ? std::to_string(row.problem_id) : row.uuid;
+    // problem_id is a number to whoever reads it; a row without one of its own is known by its uuid.
+    const int number = row.problem_id > 0 ? row.problem_id : ++unnumbered_;
+    const std::string own = row.problem_id > 0 ? std::to_string(row.problem_id) : row.uuid;
     file_.write(Json{{"prompt", prompt},
                      {"label", row.problem},
                      {"extra_info",
                       {{"level", row.level},
-                       {"problem_id", number},
+                       {"problem_id", std::to_string(number)},
                        {"problem_name", row.name},
                        {"data_source", options_.data_source},
                        {"task_type", "kernelbench"}}},
-                     {"instance_id", fmt::format("{}_lv{}_{}", options_.data_source, row.level, number)}}
+                     {"instance_id", fmt::format("{}_lv{}_{}", options_.data_source, row.level, own)}}
                     .dump() +
                 "\n");
   }
@@ -70,6 +72,7 @@ class RlPrompts : public Output {
   PromptOptions options_;
   StageTools tools_;
   WholeFile file_;
+  int unnumbered_ = 0;
 };
 
 }  // namespace

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 
 #include "base/checksum.h"
 #include "base/error.h"
 #include "dataset/outputs/packed.h"
+#include "dataset/pair.h"
+#include "dataset/problem.h"
 #include "dataset/sources/chat.h"
 #include "fake_build.h"
 
@@ -146,6 +149,37 @@ TEST(Build, AConfigurationThatCannotBeSaysWhichKey) {
   EXPECT_THAT(error_with("outputs: [jsonl, parquet, packed, megatron, rl_prompts]", "outputs: []"),
               HasSubstr("'outputs' must be a list"));
   EXPECT_THAT(error_with("tokens, length: {min: 10, max: 8000},", ""), HasSubstr("needs the stage 'tokens'"));
+}
+
+// Pairs that problems can be read from.
+Card built_of_pairs(const fs::path& folder, const std::string& stages) {
+  std::string lines;
+  for (int i = 0; i < 40; ++i) {
+    Pair pair;
+    pair.id = fmt::format("pair-{}", i);
+    pair.combo = fmt::format("relu-{}", i);
+    pair.split = "train";
+    pair.families = {"activation"};
+    pair.problem = fmt::format("class Model:\n    size = {}\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n", i);
+    pair.solution = "s";
+    lines += pair_line(pair);
+  }
+  write_file_atomic(folder / "pairs.jsonl", lines);
+  return built(
+      fmt::format("{{name: t, output: {}, sources: [pairs: {{path: {}}}], stages: [{}], outputs: [rl_prompts]}}",
+                  (folder / "out").string(), (folder / "pairs.jsonl").string(), stages));
+}
+
+TEST(RlPrompts, OfPairsAreReadAsProblems) {
+  TemporaryFolder folder("tf-build");
+  built_of_pairs(folder.path(), "convert");
+  const auto problems = read_problems(folder.path() / "out/kernel_bench_triton_all_levels.jsonl");
+  ASSERT_EQ(problems.size(), 40u);
+  std::set<int> numbers;
+  for (const Problem& problem : problems) numbers.insert(problem.problem_id);
+  EXPECT_EQ(numbers.size(), 40u);
+  EXPECT_THAT(problems[0].id, HasSubstr("pair-"));
+  EXPECT_THAT(problems[0].source, HasSubstr("class Model"));
 }
 
 TEST(SampleOrder, GoesOnAnywhereAndIsTheSameForAnyNumberOfRanks) {
