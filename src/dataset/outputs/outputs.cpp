@@ -38,14 +38,14 @@ struct PromptOptions {
   }
 };
 
-// The original's rows for RL: what is asked, and the problem as its label.
+// The original's rows for RL, of the split 'train': what is asked, and the problem as its label.
 class RlPrompts : public Output {
  public:
   RlPrompts(const PromptOptions& options, const fs::path& folder, StageTools tools)
       : options_(options), tools_(std::move(tools)), file_(folder / options.file) {}
 
   void write(const Row& row) override {
-    if (row.problem.empty()) return;
+    if (row.problem.empty() || row.split != "train") return;  // what is held out is not trained on, in RL either
     Problem problem;
     problem.source = row.problem;
     Json prompt = Json::array();

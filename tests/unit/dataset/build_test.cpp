@@ -182,6 +182,14 @@ TEST(RlPrompts, OfPairsAreReadAsProblems) {
   EXPECT_THAT(problems[0].source, HasSubstr("class Model"));
 }
 
+TEST(RlPrompts, AreOfWhatIsNotHeldOut) {
+  TemporaryFolder folder("tf-build");
+  const Card card = built_of_pairs(folder.path(), "convert, split: {holdout: 0.3}");
+  const auto problems = read_problems(folder.path() / "out/kernel_bench_triton_all_levels.jsonl");
+  EXPECT_GT(card.splits.at("holdout").rows, 0);
+  EXPECT_EQ(static_cast<int64_t>(problems.size()), card.splits.at("train").rows);
+}
+
 TEST(SampleOrder, GoesOnAnywhereAndIsTheSameForAnyNumberOfRanks) {
   constexpr uint64_t kPositions = 350;
   SampleOrder whole(100, 9);
