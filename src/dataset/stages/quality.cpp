@@ -28,7 +28,8 @@ class Quality : public Stage {
     if (const auto kept = kept_.find(key)) {
       row.verdict = verdict_from_json(*kept);
     } else {
-      row.verdict = judge_(row.problem, candidate).value();
+      row.verdict = taken(judge_(row.problem, candidate), row, "the evaluator gives no verdict");
+      if (!row.verdict) return;
       kept_.put(key, to_json(*row.verdict));
     }
     if (!is_accepted(*row.verdict)) row.drop(name(), reason_of(*row.verdict), first_line(*row.verdict));

@@ -4,6 +4,7 @@
 // depends on the configuration and on the rows before it, never on threads or blocks.
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,16 @@ class Stage {
   virtual int threads() const { return 0; }  // at once in work(); 0 = one a core
   // What the card says of it beside the counts; {} for nothing.
   virtual Json report() const { return Json::object(); }
+
+ protected:
+  // What a server answered for a row; a row that it refuses is dropped with its words. Throws kUnavailable: without the
+  // server every row would go, and a build that is begun again goes on.
+  template <typename T>
+  std::optional<T> taken(Result<T> reply, Row& row, const char* refusal) const {
+    if (reply.ok() || reply.error().kind() == ErrorKind::kUnavailable) return std::move(reply).value();
+    row.drop(name_, refusal, reply.error().what());
+    return std::nullopt;
+  }
 
  private:
   const std::string name_;

@@ -51,14 +51,14 @@ class Thinking : public Stage {
   }
 
  private:
-  std::string thought_for(const Row& row) {
+  std::string thought_for(Row& row) {
     if (row.problem.empty() || row.solution.empty()) return "";
     if (options_.from == Thought::kPlan) return plan_of(row.problem, row.solution);
     if (options_.from != Thought::kTeacher) return "";
     const std::string key = checksum(options_.model + "\n" + row.problem + "\n" + row.solution);
     if (const auto kept = kept_->find(key)) return kept->get<std::string>();
-    const std::string said = ask_(question_to_teacher(row)).value();
-    tokenizer::Message answer{.role = "assistant", .content = said};
+    const auto said = taken(ask_(question_to_teacher(row)), row, "the teacher gives no thought");
+    tokenizer::Message answer{.role = "assistant", .content = said.value_or("")};
     // A teacher that thinks itself: what counts is what it says in the end.
     const std::string thought = separate_thought(answer).problem.empty() ? std::string(trim_lines(answer.content)) : "";
     kept_->put(key, thought);

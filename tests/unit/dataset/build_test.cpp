@@ -162,7 +162,7 @@ Card built_of_pairs(const fs::path& folder, const std::string& stages) {
     pair.families = {"activation"};
     pair.problem = fmt::format("class Model:\n    size = {}\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n", i);
     pair.solution = "s";
-    lines += pair_line(pair);
+    lines += to_json(pair).dump() + "\n";
   }
   write_file_atomic(folder / "pairs.jsonl", lines);
   return built(

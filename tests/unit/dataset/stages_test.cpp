@@ -177,10 +177,10 @@ TEST(Contamination, AnEvaluationProblemIsFoundUnderOtherNamesAndNamed) {
   for (const std::string& asked : {"Make ```relu``` fast:\n```python\n" + other + "```\n", "Do this:\n```\n" + other,
                                    "Do ```this```, without a fence: " + other}) {
     chat.messages[0].message.content = asked;
-    EXPECT_EQ(after("contamination", options, chat).dropped->detail, "7_relu") << asked;
+    EXPECT_THAT(after("contamination", options, chat).dropped.value().detail, HasSubstr("7_relu")) << asked;
   }
-  EXPECT_EQ(after("contamination", options, answer_of("It is\n```python\n" + other + "```\n")).dropped->detail,
-            "7_relu");
+  EXPECT_THAT(after("contamination", options, answer_of("It is\n```\n" + other + "```\n")).dropped.value().detail,
+              HasSubstr("7_relu"));
   EXPECT_FALSE(after("contamination", options, answer_of("It is\n```python\nimport torch\n```\n")).dropped);
   EXPECT_FALSE(after("contamination", options, pair_of("import torch\nclass Model: pass\n", "s")).dropped);
 }
@@ -251,6 +251,39 @@ TEST(Quality, AVerdictIsKeptAndNotAskedForAgainAlsoAfterATornLine) {
   write_file_atomic(file, text.substr(0, text.rfind('\n') - 8));
   outcomes();
   EXPECT_EQ(judged, 3);
+}
+
+TEST(Quality, ARowThatIsRefusedIsDroppedAndAServerThatIsGoneEndsTheBuild) {
+  TemporaryFolder folder("tf-quality");
+  StageContext context = fake_context(folder.path());
+  context.tools.judge = [](const std::vector<std::string>&, int64_t, double, int64_t) {
+    return [](const std::string&, const std::string& candidate) -> Result<Verdict> {
+      return Error(candidate == "long" ? ErrorKind::kUsage : ErrorKind::kUnavailable, "candidate: too long");
+    };
+  };
+  const auto stage = make_stage("quality", YAML::Load("{}"), "test", context);
+  Row row = pair_of("p", "long");
+  stage->work(row);
+  EXPECT_EQ(row.dropped.value().detail, "candidate: too long");
+  Row other = pair_of("p", "s");
+  EXPECT_THROW(stage->work(other), Error);
+  EXPECT_FALSE(fs::exists(folder.path() / "verdicts.jsonl"));
+}
+
+TEST(Thinking, ARowThatTheTeacherRefusesIsDropped) {
+  TemporaryFolder folder("tf-teacher");
+  StageContext context = fake_context(folder.path());
+  context.tools.teacher = [](const std::string&, const std::string&) {
+    return [](const std::vector<tokenizer::Message>&) -> Result<std::string> {
+      return Error(ErrorKind::kUsage, "the prompt is too long");
+    };
+  };
+  const auto stage = make_stage("thinking", YAML::Load("{from: teacher, url: u, model: m}"), "test", context);
+  Row row = answer_of("a");
+  row.problem = "p";
+  row.solution = "s";
+  stage->work(row);
+  EXPECT_EQ(row.dropped.value().detail, "the prompt is too long");
 }
 
 TEST(MakeStage, AnUnknownStageOrOptionIsNamedWithTheNearest) {
