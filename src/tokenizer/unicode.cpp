@@ -65,7 +65,7 @@ class Tables {
 
   uint8_t classes_of(char32_t point) const { return class_pages_[class_index_[point >> 8]][point & 255]; }
 
-  // Appends the full canonical decomposition, each mark sorted into its place.
+  // Appends the full canonical decomposition, its marks in the order in which they came.
   void decompose(char32_t point, std::vector<Mark>& out) const {
     if (within(point, kHangulFirst, kHangulCount)) {
       const char32_t index = point - kHangulFirst;
@@ -80,16 +80,12 @@ class Tables {
       if (found->second->second) decompose(found->second->second, out);
       return;
     }
-    const Mark mark{point, combining_of(point)};
-    out.push_back(mark);
-    if (!mark.combining_class) return;
-    size_t at = out.size() - 1;
-    for (; at > 0 && out[at - 1].combining_class > mark.combining_class; --at) out[at] = out[at - 1];
-    out[at] = mark;
+    out.push_back({point, combining_of(point)});
   }
 
-  // The canonical composition algorithm (Unicode 3.11, D117).
-  std::u32string compose(const std::vector<Mark>& marks) const {
+  // The canonical ordering and composition algorithms (Unicode 3.11, D109 and D117).
+  std::u32string compose(std::vector<Mark>& marks) const {
+    sort_between_starters(marks);
     std::u32string out;
     size_t starter = std::u32string::npos;
     uint8_t last_class = 0;
@@ -110,6 +106,15 @@ class Tables {
   }
 
  private:
+  static void sort_between_starters(std::vector<Mark>& marks) {
+    const auto starts = [](const Mark& mark) { return mark.combining_class == 0; };
+    for (auto first = marks.begin(); first != marks.end();) {
+      const auto last = std::find_if(first, marks.end(), starts);
+      std::stable_sort(first, last, [](const Mark& a, const Mark& b) { return a.combining_class < b.combining_class; });
+      first = std::find_if_not(last, marks.end(), starts);
+    }
+  }
+
   using Page = std::array<uint8_t, 256>;
   static uint64_t key(char32_t first, char32_t second) { return static_cast<uint64_t>(first) << 32 | second; }
   uint8_t combining_of(char32_t point) const { return combining_pages_[combining_index_[point >> 8]][point & 255]; }

@@ -63,6 +63,17 @@ TEST(Unicode, NormalisesAroundWhatChanges) {
   EXPECT_FALSE(unicode::may_change_under_nfc("plain, 世界 é 한국어 👍"));
 }
 
+// A sort that moves each mark past those before it would take minutes here.
+TEST(Unicode, LongRunsOfMarksAreSortedByTheirClass) {
+  constexpr int kOfEach = 250'000;
+  const std::string above = "\u0307", below = "\u0323";
+  std::string mixed = "q", sorted = "q";
+  for (int i = 0; i < kOfEach; ++i) mixed += above;
+  for (int i = 0; i < kOfEach; ++i) sorted += below, mixed += below;
+  for (int i = 0; i < kOfEach; ++i) sorted += above;
+  EXPECT_TRUE(unicode::nfc(mixed) == sorted);
+}
+
 TEST(Unicode, ReplacesWhatIsNotValidOnceForEachPart) {
   EXPECT_EQ(unicode::replace_invalid_utf8("a\xE4\xB8z\xFF"), "a\uFFFDz\uFFFD");
   EXPECT_EQ(unicode::replace_invalid_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");  // a surrogate
