@@ -123,14 +123,17 @@ bool closes(const PythonToken& token) { return is(token, ')') || is(token, ']') 
 
 bool is(const Tokens& tokens, size_t i, char operation) { return i < tokens.size() && is(tokens[i], operation); }
 
-// Of `def f(a, *b, c=1):` and `lambda a, b:` the names of the parameters, from `i` up to `end` at the same depth.
-void bind_parameters(const Tokens& tokens, size_t i, std::string_view end, Names& bound) {
+// Of `def f(a, *b, c=1):` and `lambda a, b:` the names of the parameters, from `i` up to `end` at the same depth. None
+// where the line or the next `word` comes first, which also bounds the work on text that is no Python.
+void bind_parameters(const Tokens& tokens, size_t i, std::string_view word, std::string_view end, Names& bound) {
   int depth = 0;
-  for (bool expected = true; i < tokens.size() && !(depth == 0 && tokens[i].text == end); ++i) {
+  std::vector<std::string_view> names;
+  for (bool expected = true; i < tokens.size() && tokens[i].kind != PythonToken::kNewline; ++i) {
     const PythonToken& token = tokens[i];
-    if (depth == 0 && expected && token.kind == PythonToken::kName) bound.insert(token.text);
+    if (depth == 0 && token.text == end) return bound.insert(names.begin(), names.end());
+    if (depth == 0 && expected && token.kind == PythonToken::kName) names.push_back(token.text);
     depth += opens(token) - closes(token);
-    if (depth < 0) return;
+    if (depth < 0 || token.text == word) return;
     expected = depth == 0 && (is(token, ',') || is(token, '*'));
   }
 }
@@ -143,6 +146,15 @@ void bind_targets(const Tokens& tokens, size_t first, size_t last, Names& bound)
                       is(tokens, i + 1, '(');
     if (!part) bound.insert(tokens[i].text);
   }
+}
+
+// Of `for a, (b, c) in`: none where no `in` comes before the line ends or the next `for`.
+void bind_loop(const Tokens& tokens, size_t first, Names& bound) {
+  const auto end = std::find_if(tokens.begin() + static_cast<long>(first), tokens.end(), [](const PythonToken& token) {
+    return token.kind == PythonToken::kNewline || token.text == "in" || token.text == "for";
+  });
+  if (end != tokens.end() && end->text == "in")
+    bind_targets(tokens, first, static_cast<size_t>(end - tokens.begin()), bound);
 }
 
 // Up to the last `=` of the line outside of brackets: `a = b, c = f()`.
@@ -169,15 +181,13 @@ Names bound_names(const Tokens& tokens) {
     const std::string_view word = tokens[i].text;
     if (word == "def" || word == "class") {
       bound.insert(tokens[i + 1].text);
-      if (word == "def" && is(tokens, i + 2, '(')) bind_parameters(tokens, i + 3, ")", bound);
+      if (word == "def" && is(tokens, i + 2, '(')) bind_parameters(tokens, i + 3, word, ")", bound);
     } else if (word == "lambda") {
-      bind_parameters(tokens, i + 1, ":", bound);
+      bind_parameters(tokens, i + 1, word, ":", bound);
     } else if (word == "as" && tokens[i + 1].kind == PythonToken::kName) {
       bound.insert(tokens[i + 1].text);
     } else if (word == "for") {
-      size_t end = i + 1;
-      while (end < tokens.size() && tokens[end].text != "in" && tokens[end].kind != PythonToken::kNewline) ++end;
-      bind_targets(tokens, i + 1, end, bound);
+      bind_loop(tokens, i + 1, bound);
     }
   }
   return bound;

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
@@ -41,6 +42,19 @@ TEST(NormalForm, WhatACallMeansCounts) {
   EXPECT_NE(changed("mask = offs", "mask = pid"), normal_form(kKernel));
   EXPECT_NE(normal_form("min(a)"), normal_form("max(a)"));
   EXPECT_NE(normal_form("if a:\n  b()\n  c()"), normal_form("if a:\n  b()\nc()"));
+}
+
+TEST(NormalForm, WhatIsNoLoopAndNoFunctionBindsNothing) {
+  for (const char* text : {"for {0}\n{0}(a)", "x = lambda {0}\n{0}(a)", "def f({0}", "for {0} for b in c: {0}(a)"})
+    EXPECT_NE(normal_form(fmt::format(fmt::runtime(text), "min")), normal_form(fmt::format(fmt::runtime(text), "max")))
+        << text;
+  EXPECT_EQ(normal_form("[a(i) for i, (j, k) in b if i in c]"), normal_form("[a(x) for x, (y, z) in b if x in c]"));
+  EXPECT_EQ(normal_form("def f(a, key=lambda v, w=2: v): pass"), normal_form("def g(b, key=lambda x, y=2: x): pass"));
+  for (const std::string word : {"for ", "lambda ", "def f("}) {  // with a scan to the end for each: minutes
+    std::string text;
+    for (int i = 0; i < 300'000; ++i) text += word;
+    EXPECT_GT(normal_form(text).size(), 300'000u);
+  }
 }
 
 TEST(RenameNames, LeavesAttributesStringsAndPartsOfNamesAlone) {
