@@ -89,7 +89,7 @@ dataset::StageTools::Ask teacher(const std::string& url, const std::string& mode
   return [peers, group](const std::vector<tokenizer::Message>& messages) -> Result<std::string> {
     auto reply = peers->chat(group, "thought", messages, /*seed=*/0, {});
     if (!reply.ok()) return reply.error();
-    return reply->text;
+    return reply->truncated ? "" : reply->text;
   };
 }
 

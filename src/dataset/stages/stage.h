@@ -54,7 +54,7 @@ struct StageTools {
   // started. A verdict of which the evaluator is not sure (it was too busy, it fell over) is an Error.
   using Judge = std::function<Result<Verdict>(const std::string& problem, const std::string& candidate)>;
   std::function<Judge(const std::vector<std::string>& urls, int64_t trials, double timeout_s, int64_t at_once)> judge;
-  // The thought of a teacher: an answer of a server with OpenAI's chat completions.
+  // The thought of a teacher: an answer of a server with OpenAI's chat completions; "" where it was cut off.
   using Ask = std::function<Result<std::string>(const std::vector<tokenizer::Message>& messages)>;
   std::function<Ask(const std::string& url, const std::string& model)> teacher;
 };

@@ -61,7 +61,7 @@ class Thinking : public Stage {
     tokenizer::Message answer{.role = "assistant", .content = said.value_or("")};
     // A teacher that thinks itself: what counts is what it says in the end.
     const std::string thought = separate_thought(answer).problem.empty() ? std::string(trim_lines(answer.content)) : "";
-    kept_->put(key, thought);
+    if (!thought.empty()) kept_->put(key, thought);  // none may be said another time
     return thought;
   }
 

@@ -128,6 +128,26 @@ TEST(Thinking, ATeacherIsAskedOncePerAnswer) {
   EXPECT_EQ(asked, 1);
 }
 
+TEST(Thinking, NoThoughtIsAskedForAgain) {
+  TemporaryFolder folder("tf-teacher");
+  int asked = 0;
+  StageContext context = fake_context(folder.path());
+  context.tools.teacher = [&](const std::string&, const std::string&) {
+    return [&](const std::vector<tokenizer::Message>&) -> Result<std::string> {
+      return std::string(++asked == 1 ? "<think>cut" : "I tile it.");
+    };
+  };
+  for (const char* thought : {"", "I tile it.", "I tile it."}) {
+    const auto stage = make_stage("thinking", YAML::Load("{from: teacher, url: u, model: m}"), "test", context);
+    Row row = answer_of("a");
+    row.problem = "p";
+    row.solution = "s";
+    stage->work(row);
+    EXPECT_EQ(row.messages[1].message.reasoning_content, thought);
+  }
+  EXPECT_EQ(asked, 2);
+}
+
 TEST(Length, DropsBelowAndAboveAndCountsBoth) {
   TemporaryFolder folder("tf-stage");
   const auto stage = make_stage("length", YAML::Load("{min: 3, max: 4}"), "test", fake_context(folder.path()));
