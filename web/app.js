@@ -118,12 +118,18 @@ async function show() {
 
 // ---- a run ----
 
-let events = null;
-async function openRun(name) {
+// What a run that was left still sends or loads is not taken: `asked` is the run that is wanted now, `opening` counts.
+let events = null, asked = null, opening = 0;
+function leaveRun() {
   if (events) events.close();
   events = null;
+  return ++opening;
+}
+
+async function openRun(name, mine) {
   const [status, result, curves] =
       await Promise.all([ 'status', 'result', 'curves' ].map((path) => api(path, {run : name})));
+  if (mine !== opening) return;
   Object.assign(state, {run : name, status, result, curves});
   if (!inline) listen(name);
 }
@@ -137,6 +143,7 @@ function later(parts) {  // many events, one drawing; what is being read stays a
   scheduled = true;
   setTimeout(() => {
     scheduled = false;
+    if (!events) return;  // the run was left in the meantime
     showHead();
     const view = place().view || 'overview';
     if (view === 'overview' && byId('roles'))
@@ -161,21 +168,27 @@ function addStep(step) {
 }
 
 function listen(run) {
-  events = new EventSource(`api/events?${new URLSearchParams({run})}`);
+  const source = new EventSource(`api/events?${new URLSearchParams({run})}`);
+  events = source;
   const live = (text) => {
     byId('live').textContent = text;
   };
-  const on = (name, take) => events.addEventListener(name, (event) => take(JSON.parse(event.data)));
+  const on = (name, take) => source.addEventListener(name, (event) => {
+    if (source === events) take(JSON.parse(event.data));
+  });
   let lost = true;  // what came before the connection too
-  events.addEventListener('open', async () => {
+  source.addEventListener('open', async () => {
+    if (source !== events) return;
     live('live');
     if (!lost) return;
     lost = false;
     const [result, curves] = await Promise.all([ 'result', 'curves' ].map((path) => api(path, {run})));
+    if (source !== events) return;
     Object.assign(state, {result, curves});
     later({redraw : true});
   });
-  events.addEventListener('error', () => {
+  source.addEventListener('error', () => {
+    if (source !== events) return;
     lost = true;
     live('not connected');
   });
@@ -195,17 +208,18 @@ function listen(run) {
 
 async function route() {
   const {view, query} = place();
+  const wanted = query.has('run') ? query.get('run') : state.many ? null : '';
+  const mine = wanted === asked ? opening : leaveRun();
   try {
-    const wanted = query.has('run') ? query.get('run') : state.many ? null : '';
-    if (wanted !== state.run) {
-      if (wanted === null) {
-        if (events) events.close();
-        events = null;
-        state.run = null;
-      } else
-        await openRun(wanted);
+    if (wanted !== asked) {
+      asked = wanted;
+      if (wanted === null) state.run = null;
+      else await openRun(wanted, mine);
     }
+    if (mine !== opening || state.run !== wanted) return;  // whoever loads the wanted one shows it
   } catch (error) {
+    if (mine !== opening) return;
+    asked = undefined;  // the next address tries again
     byId('content').replaceChildren(element('p', {class : 'warning', role : 'alert'}, error.message));
     return;
   }

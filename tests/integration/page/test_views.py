@@ -187,6 +187,23 @@ def test_a_step_that_is_written_is_drawn(visit, runs):
     until(page, "[...document.querySelectorAll('.chart h3 b')].some((one) => one.textContent === '0.875')")
 
 
+def test_a_run_that_was_left_while_it_was_loaded_stays_left(visit):
+    page = visit("/overview?run=first")
+    held, streams = [], []
+    page.route(lambda url: "api/curves" in url and "run=killed" in url, held.append)
+    page.on("request", lambda request: streams.append(request.url) if "api/events" in request.url else None)
+    page.evaluate("location.hash = '#/overview?run=killed'")
+    while not held:
+        page.wait_for_timeout(20)
+    page.evaluate("location.hash = '#/overview?run=second'")
+    until(page, "document.querySelector('h1').textContent === 'second'")
+    with page.expect_response(lambda response: "run=killed" in response.url):
+        held[0].continue_()
+    page.evaluate("location.hash = '#/about?run=second'")
+    page.wait_for_selector("text=recipe")
+    assert text(page, "h1") == "second" and all("run=second" in url for url in streams)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_accessible_and_not_wider_than_the_window(visit, width, scheme):
