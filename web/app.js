@@ -155,14 +155,16 @@ function later(parts) {  // many events, one drawing; what is being read stays a
 }
 
 function addStep(step) {
-  const curve = (state.curves[step.stage] ||= {every : 1, step : [], warnings : [], figures : {}});
+  const curve = (state.curves[step.stage] ||= {every : 1, step : [], warnings : [], figures : {}, sums : {}});
   const known = curve.step.lastIndexOf(step.step);
   const row = known >= 0 ? known : curve.step.push(step.step) - 1;
   for (const name of Object.keys(step))
     if (name !== 'step' && isNumber(step[name])) (curve.figures[name] ||= []);
   for (const [name, column] of Object.entries(curve.figures)) {
     while (column.length < curve.step.length) column.push(null);
-    if (isNumber(step[name])) column[row] = step[name];
+    if (!isNumber(step[name])) continue;
+    curve.sums[name] = (curve.sums[name] || 0) + step[name] - (column[row] || 0);
+    column[row] = step[name];
   }
   if (step.warning) curve.warnings.push([ step.step, step.warning ]);
 }

@@ -11,24 +11,24 @@ const RL_PARTS = [
   [ 'rest', 'between these' ]
 ];
 
+// Seconds of each of RL_PARTS; value(name) is a figure of one step, or its sum over all.
+function partsOf(curve, value) {
+  const inside = sum(RL_PARTS.slice(1, 9).map(([ name ]) => value(name)));
+  const train = curve.figures.train_s ? value('collect_s') + Math.max(value('train_s'), inside) + value('sync_s') :
+                                        inside;
+  const known = {
+    train_rest : Math.max(0, value('train_s') - inside),
+    rest : Math.max(0, value('seconds') - train)
+  };
+  return RL_PARTS.map(([ name ]) => (name in known ? known[name] : value(name)));
+}
+
 // [{ step, parts: [seconds], seconds }], a mean over neighbours where there are many steps.
 function barsOf(curve, parts) {
   const column = (name) => curve.figures[name] || [];
-  const trainer = RL_PARTS.slice(1, 9).map(([ name ]) => name);
-  const rows = curve.step.map((step, i) => {
-    const value = (name) => (isNumber(column(name)[i]) ? column(name)[i] : 0);
-    const inside = sum(trainer.map(value));
-    const known = {
-      train_rest : Math.max(0, value('train_s') - inside),
-      rest : Math.max(
-          0,
-          value('seconds') -
-              (column('train_s').length ?
-                   value('collect_s') + Math.max(value('train_s'), inside) + value('sync_s') :
-                   inside))
-    };
-    return {step, parts : parts.map(([ name ]) => (name in known ? known[name] : value(name)))};
-  });
+  const rows = curve.step.map(
+      (step, i) =>
+          ({step, parts : partsOf(curve, (name) => (isNumber(column(name)[i]) ? column(name)[i] : 0))}));
   const size = Math.ceil(rows.length / BARS);
   const bars = [];
   for (let i = 0; i < rows.length; i += size) {
@@ -96,7 +96,7 @@ const chartFrame = (label, picture) => element(
     element('div', {class : 'chart-scroll', tabindex : 0, role : 'region', 'aria-label' : label}, picture));
 
 function waiting(curve) {
-  const total = (name) => sum((curve.figures[name] || []).filter(isNumber));
+  const total = (name) => curve.sums[name] || 0;
   const all = total('seconds'), wait = total('collect_s'), train = total('train_s'), sync = total('sync_s');
   if (!(wait > 0)) return null;
   const lines = [
@@ -123,7 +123,7 @@ function timelineView(curves) {
   return stages.sort(([ a ]) => (a === 'rl' ? -1 : 1)).map(([ stage, curve ]) => {
     const parts = RL_PARTS;  // of SFT: those that it has
     const bars = barsOf(curve, parts);
-    const totals = parts.map((_, n) => sum(bars.map((bar) => bar.parts[n] * bar.count)));
+    const totals = partsOf(curve, (name) => curve.sums[name] || 0);  // of all steps, also those that are not drawn
     const all = sum(totals);
     const rows =
         parts.map(([, text ], n) => ({text, seconds : totals[n], n}))

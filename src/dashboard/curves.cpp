@@ -9,6 +9,12 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
+double sum_of(const std::vector<double>& column) {
+  double sum = 0;
+  for (const double value : column) sum += std::isnan(value) ? 0 : value;
+  return sum;
+}
+
 }  // namespace
 
 void Curves::add(const Json& step) {
@@ -46,10 +52,14 @@ Json Curves::to_json(size_t most) const {
       for (const size_t row : rows) values.push_back(column[row]);  // NaN is written as null
       return values;
     };
-    Json figures = Json::object(), warnings = Json::array();
-    for (const auto& [key, column] : stage.columns) figures[key] = pick(column);
+    Json figures = Json::object(), sums = Json::object(), warnings = Json::array();
+    for (const auto& [key, column] : stage.columns) {
+      figures[key] = pick(column);
+      sums[key] = sum_of(column);
+    }
     for (const auto& [step, text] : stage.warnings) warnings.push_back({step, text});
-    out[name] = {{"every", every}, {"step", pick(stage.steps)}, {"warnings", warnings}, {"figures", figures}};
+    out[name] = {
+        {"every", every}, {"step", pick(stage.steps)}, {"warnings", warnings}, {"figures", figures}, {"sums", sums}};
   }
   return out;
 }

@@ -21,8 +21,8 @@ class Curves {
     Json last;  // the line that was added last
   };
   const std::map<std::string, Stage>& stages() const { return stages_; }
-  // {STAGE: {"every": n, "step": [...], "warnings": [[step, text]], "figures": {NAME: [number or null]}}}. Of more than
-  // `most` steps every n-th is there, and the last one.
+  // {STAGE: {"every": n, "step": [...], "warnings": [[step, text]], "figures": {NAME: [number or null]},
+  // "sums": {NAME: number}}}. Of more than `most` steps every n-th is there, and the last one; sums are of all steps.
   Json to_json(size_t most) const;
 
  private:

@@ -139,6 +139,15 @@ TEST(Curves, ARepeatedStepReplacesTheEarlierAndAMissingFigureIsNull) {
   EXPECT_EQ(rl["warnings"], Json::array({Json::array({2, "falls"})}));
 }
 
+TEST(Curves, SumsAreOfAllStepsAlsoOfThoseThatAreLeftOut) {
+  Curves curves;
+  for (int step = 1; step <= 100; ++step) curves.add({{"stage", "rl"}, {"step", step}, {"seconds", step}});
+  curves.add({{"stage", "rl"}, {"step", 101}, {"loss", 0.5}});
+  const Json rl = curves.to_json(10)["rl"];
+  EXPECT_LT(rl["step"].size(), 20u);
+  EXPECT_EQ(rl["sums"], Json({{"seconds", 5050.0}, {"loss", 0.5}}));
+}
+
 // A trajectory of one turn.
 std::string line_of(const std::string& id, const std::string& problem, int step, bool correct, bool cheated = false) {
   Json turn = make_turn(true, correct, "", correct ? 1 : 0);
