@@ -35,7 +35,7 @@ fs::path RunList::path_of(const std::string& name) const {
 Json RunList::index() const {
   std::vector<Json> lines;
   for (const std::string& name : names()) {
-    const fs::path path = path_of(name);
+    const fs::path path = many_ ? folder_ / name : folder_;
     const Json status = read_or_empty(path / "status.json"), state = read_or_empty(path / "state.json");
     Json line = {{"name", name}, {"rows", state.value("rows", Json::array())}};
     for (const char* key : {"state", "reason", "stage", "progress", "started", "time", "done", "left"})
@@ -47,7 +47,7 @@ Json RunList::index() const {
   return lines;
 }
 
-RunFolder& RunList::open(const std::string& name, bool* opened) {
+RunFolder& RunList::open(const std::string& name, const Followed& followed, bool* opened) {
   const std::string wanted = !many_ && name.empty() ? only() : name;
   const auto known = std::find_if(open_.begin(), open_.end(), [&](const auto& one) { return one.first == wanted; });
   if (opened != nullptr) *opened = known == open_.end();
@@ -55,7 +55,11 @@ RunFolder& RunList::open(const std::string& name, bool* opened) {
     open_.splice(open_.begin(), open_, known);
   } else {
     open_.emplace_front(wanted, std::make_unique<RunFolder>(path_of(wanted)));
-    if (open_.size() > kMostOpen) open_.pop_back();
+    if (open_.size() > kMostOpen) {
+      const auto last = std::prev(open_.rend(), kKept);
+      const auto idle = std::find_if(open_.rbegin(), last, [&](const auto& one) { return !followed(one.first); });
+      if (idle != last) open_.erase(std::prev(idle.base()));
+    }
   }
   return *open_.front().second;
 }

@@ -1,5 +1,6 @@
 #pragma once
 // The runs that a dashboard serves: one folder, or every run in a folder of runs, opened when it is first asked for.
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -11,7 +12,10 @@ namespace tritonforge::dashboard {
 
 class RunList {
  public:
-  static constexpr size_t kMostOpen = 16;  // the one that was not asked for longest is closed
+  // More are open only while somebody follows each of them: the one that was not asked for longest is closed.
+  static constexpr size_t kMostOpen = 16;
+  static constexpr size_t kKept = 8;  // that were asked for last stay open in any case: a comparison holds so many
+  using Followed = std::function<bool(const std::string& name)>;
   // `folder`: of one run, or with `many` of runs. Throws kNotFound.
   RunList(fs::path folder, bool many);
 
@@ -21,8 +25,8 @@ class RunList {
   // run's state is what its status.json says.
   Json index() const;
   // Of one run the name may be empty. Throws kNotFound with the nearest name; `opened` says whether it was read just
-  // now. The reference holds until the next call.
-  RunFolder& open(const std::string& name, bool* opened = nullptr);
+  // now. The reference holds for the next kKept - 1 calls; of a run that is `followed`, while it is.
+  RunFolder& open(const std::string& name, const Followed& followed, bool* opened = nullptr);
   std::vector<std::string> names() const;
   std::vector<std::pair<std::string, RunFolder*>> open_runs();
   const fs::path& path() const { return folder_; }

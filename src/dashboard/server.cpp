@@ -128,6 +128,7 @@ struct DashboardServer::Impl {
   void add_routes();
   void add_run_routes();
   void watch(std::stop_token stop);
+  bool tell_news(const std::string& name, RunFolder& folder);  // true while there is more to read
   bool look();
   void ring() const;
   void send(const std::string& run, const std::string& text);
@@ -156,7 +157,10 @@ struct DashboardServer::Impl {
 // comes, by the watcher.
 RunFolder& DashboardServer::Impl::open(const std::string& name) {
   bool opened = false;
-  RunFolder& folder = runs.open(name, &opened);
+  const auto followed = [this](const std::string& run) {
+    return std::any_of(listeners.begin(), listeners.end(), [&](const Listener& one) { return one.run == run; });
+  };
+  RunFolder& folder = runs.open(name, followed, &opened);
   if (!opened) return folder;
   constexpr uint32_t kEvents = IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE;
   if (::inotify_add_watch(inotify, folder.path().c_str(), kEvents) < 0)
@@ -211,7 +215,7 @@ Json DashboardServer::Impl::targets(const RunFolder& folder) {
 }
 
 Json DashboardServer::Impl::compare(const std::vector<std::string>& names) {
-  constexpr size_t kMostCompared = 8;
+  constexpr size_t kMostCompared = RunList::kKept;
   if (names.empty() || names.size() > kMostCompared)
     fail(ErrorKind::kUsage, "runs: name 1 to {} of them, not {}", kMostCompared, names.size());
   std::vector<const RunFolder*> folders;
@@ -222,17 +226,26 @@ Json DashboardServer::Impl::compare(const std::vector<std::string>& names) {
   return comparison;
 }
 
+bool DashboardServer::Impl::tell_news(const std::string& name, RunFolder& folder) {
+  const auto news = folder.poll();
+  if (news.status) send(name, event("status", folder.status()));
+  if (news.result) send(name, event("result", folder.result()));
+  for (const auto& step : news.steps) send(name, event("step", step));
+  if (news.trajectories) send(name, event("trajectories", {{"total", folder.trajectories().size()}}));
+  return news.more;
+}
+
 // True while there is more to read.
 bool DashboardServer::Impl::look() {
   const std::lock_guard lock(mutex);
   bool more = false;
   for (const auto& [name, folder] : runs.open_runs()) {
-    const auto news = folder->poll();
-    more |= news.more;
-    if (news.status) send(name, event("status", folder->status()));
-    if (news.result) send(name, event("result", folder->result()));
-    for (const auto& step : news.steps) send(name, event("step", step));
-    if (news.trajectories) send(name, event("trajectories", {{"total", folder->trajectories().size()}}));
+    try {
+      more |= tell_news(name, *folder);
+    } catch (const std::exception& error) {
+      // A file that went between seeing and reading it, or that nobody may read: the next look tells.
+      log::warn("dashboard: {}", error.what());
+    }
   }
   return more;
 }
@@ -247,11 +260,7 @@ void DashboardServer::Impl::watch(std::stop_token stop) {
     while (::read(inotify, buffer, sizeof buffer) > 0) {}
     while (::read(wake, buffer, sizeof buffer) > 0) {}
     for (int waiting = requests; waiting > 0; waiting = requests) requests.wait(waiting);
-    try {
-      more = look();
-    } catch (const Error& error) {
-      log::warn("dashboard: {}", error.what());  // a file that went between seeing and reading it; the next look tells
-    }
+    more = look();
     if (ready == 0 && !more) {
       const std::lock_guard lock(mutex);
       send("", ": still here\n\n");

@@ -34,6 +34,8 @@ struct Served {
   net::HttpClient client;
 };
 
+bool nobody(const std::string&) { return false; }
+
 TEST(Dashboard, ApiOverAFinishedRun) {
   Served run;
   EXPECT_EQ(run.get("/api/status")["run"], "quickstart-seed1");
@@ -200,8 +202,54 @@ TEST(RunList, ANameIsOneOfItsRunsAndNoPath) {
   RunList runs(folder.path() / "runs/", /*many=*/true);
   EXPECT_EQ(runs.names(), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(runs.index().size(), 2u);
-  EXPECT_EQ(runs.open("a").path(), folder.path() / "runs/a");
-  for (const char* name : {"", "../outside", "no-run", "/", "."}) EXPECT_THROW(runs.open(name), Error) << name;
+  EXPECT_EQ(runs.open("a", nobody).path(), folder.path() / "runs/a");
+  for (const char* name : {"", "../outside", "no-run", "/", "."}) EXPECT_THROW(runs.open(name, nobody), Error) << name;
+}
+
+TEST(RunList, ARunThatSomebodyFollowsStaysOpen) {
+  TemporaryFolder folder("runs-test");
+  RunList runs(folder.path(), /*many=*/true);
+  bool opened = false;
+  for (size_t i = 0; i < 2 * RunList::kMostOpen; ++i) {
+    const std::string name = fmt::format("r{}", i);
+    fs::create_directories(folder.path() / name);
+    write_file_atomic(folder.path() / name / "status.json", "{}");
+    runs.open(name, [](const std::string& one) { return one == "r0"; }, &opened);
+    EXPECT_TRUE(opened);
+  }
+  EXPECT_EQ(runs.open_runs().size(), RunList::kMostOpen);
+  runs.open("r1", nobody, &opened);
+  EXPECT_TRUE(opened);
+  runs.open("r0", nobody, &opened);
+  EXPECT_FALSE(opened);
+}
+
+TEST(Dashboard, ARunThatCannotBeReadStopsNoOther) {
+  TemporaryFolder folder("runs-test");
+  fs::create_directories(folder.path() / "broken/status.json");  // no file
+  fs::create_directories(folder.path() / "whole");
+  write_file_atomic(folder.path() / "whole/status.json", "{}");
+  RunList runs(folder.path(), /*many=*/true);
+  DashboardServer page(runs, {});
+  page.start();
+  std::promise<void> came;
+  auto listener = std::async(std::launch::async, [&] {
+    std::string seen;
+    return net::HttpClient().stream("GET", page.url() + "/api/events?run=whole", "", [&](std::string_view bytes) {
+      const bool begins = seen.empty();
+      seen += bytes;
+      if (begins) {  // the broken one is asked for last, so it is looked at first
+        net::HttpClient().get(page.url() + "/api/status?run=broken");
+        append(folder.path() / "whole/steps.jsonl", "{\"stage\":\"rl\",\"step\":1}\n");
+      }
+      if (seen.find("event: step") == std::string::npos) return true;
+      came.set_value();
+      return false;
+    });
+  });
+  EXPECT_EQ(came.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  page.stop();
+  listener.wait();
 }
 
 TEST(Page, NothingInlineAndNothingFromElsewhere) {
