@@ -134,23 +134,26 @@ async function openRun(name, mine) {
   if (!inline) listen(name);
 }
 
-let scheduled = false, redraw = false;
+let scheduled = false;
+const stale = new Set();  // views
+const OF_STEPS = [ 'overview', 'curves', 'timeline' ];
 const reading = () =>
     document.activeElement !== byId('content') && byId('content').contains(document.activeElement);
-function later(parts) {  // many events, one drawing; what is being read stays as it is
-  redraw ||= Boolean(parts.redraw);
+function later(...views) {  // many events, one drawing; what is being read stays as it is
+  for (const view of views) stale.add(view);
   if (scheduled) return;
   scheduled = true;
   setTimeout(() => {
     scheduled = false;
     if (!events) return;  // the run was left in the meantime
     showHead();
-    const view = place().view || 'overview';
-    if (view === 'overview' && byId('roles'))
+    const {view = '', query} = place();
+    const shown = view || 'overview';
+    if (shown === 'overview' && byId('roles'))
       byId('roles').replaceChildren(...diagramView(state.status).filter(Boolean));
-    const now = redraw;
-    redraw = false;
-    if (now && [ 'overview', 'curves', 'timeline' ].includes(view) && !reading()) show();
+    const now = stale.has(shown) && !query.has('index');  // one trajectory is read, not listed
+    stale.clear();
+    if (now && !reading()) show();
   }, 300);
 }
 
@@ -187,7 +190,7 @@ function listen(run) {
     const [result, curves] = await Promise.all([ 'result', 'curves' ].map((path) => api(path, {run})));
     if (source !== events) return;
     Object.assign(state, {result, curves});
-    later({redraw : true});
+    later(...OF_STEPS);
   });
   source.addEventListener('error', () => {
     if (source !== events) return;
@@ -196,16 +199,17 @@ function listen(run) {
   });
   on('status', (status) => {
     state.status = status;
-    later({});
+    later();
   });
   on('result', (result) => {
     state.result = result;
-    later({redraw : true});
+    later(...OF_STEPS);
   });
   on('step', (step) => {
     addStep(step);
-    later({redraw : true});
+    later(...OF_STEPS);
   });
+  on('trajectories', () => later('trajectories'));
 }
 
 async function route() {
@@ -270,7 +274,7 @@ async function start() {
   if (!inline)
     setInterval(() => {
       showHead();
-      if (byId('roles') && stateOfRun(state.status) === 'silent') later({});
+      if (byId('roles') && stateOfRun(state.status) === 'silent') later();
     }, 5000);  // silence is no event
 }
 start();

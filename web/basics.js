@@ -111,11 +111,12 @@ function theme(next) {
   button.onclick = () => theme(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
 }
 
-// Python, coloured; anything else is left as it is.
+// Python, coloured; anything else is left as it is. A string that is not closed ends with its line: sought again from
+// each quote in it, it would take the square of its length.
 const TOKENS = new RegExp(
     [
       '(#[^\\n]*)',
-      '("""[\\s\\S]*?(?:"""|$)|\'\'\'[\\s\\S]*?(?:\'\'\'|$)|"(?:\\\\.|[^"\\\\\\n])*"|\'(?:\\\\.|[^\'\\\\\\n])*\')',
+      '("""[\\s\\S]*?(?:"""|$)|\'\'\'[\\s\\S]*?(?:\'\'\'|$)|"(?:\\\\.|[^"\\\\\\n])*"?|\'(?:\\\\.|[^\'\\\\\\n])*\'?)',
       '\\b(and|as|assert|break|class|continue|def|del|elif|else|except|False|finally|for|from|global|if|import|in|is|' +
           'lambda|None|nonlocal|not|or|pass|raise|return|True|try|while|with|yield)\\b',
       '(@[\\w.]+)',

@@ -169,7 +169,6 @@ function drawWires(diagram) {
         path = `M${start.x} ${start.bottom} V${end.top}`;
         label = [ start.x + 8, (start.bottom + end.top) / 2 + 4, 'start' ];
       } else if (from === 'buffer' && to === 'trainer') {
-        path = `M${start.right - 24} ${start.bottom} V${end.y} H${end.left}`;
         path = `M${start.right} ${start.bottom - 14} H${(start.right + end.left) / 2} V${end.y} H${end.left}`;
         label = [ (start.right + end.left) / 2 + 6, end.y - 8, 'start' ];
       } else {

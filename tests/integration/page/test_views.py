@@ -204,6 +204,24 @@ def test_a_run_that_was_left_while_it_was_loaded_stays_left(visit):
     assert text(page, "h1") == "second" and all("run=second" in url for url in streams)
 
 
+def test_a_trajectory_that_is_written_is_listed(visit, runs):
+    page = visit("/trajectories?run=second")
+    row = page.locator(".rows a.row")
+    row.first.wait_for()
+    line = lines(runs / "second", "trajectories.jsonl")[-1] | {"id": "the-newest"}
+    count = int(text(page, ".pager").split(" of ")[1].split()[0].replace(",", ""))
+    with open(runs / "second/trajectories.jsonl", "a") as file:
+        file.write(json.dumps(line) + "\n")
+    page.wait_for_selector(f"text=of {count + 1}")
+
+
+def test_a_string_that_is_not_closed_is_coloured_to_its_line_s_end(visit):
+    page = visit("/overview?run=second")
+    parts = page.evaluate(r"""() => coloured('"' + '\\"'.repeat(200000) + '\nx').map((one) =>
+        [one.className || '', (one.textContent ?? one).length])""")
+    assert parts == [["string", 400001], ["", 2]]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_accessible_and_not_wider_than_the_window(visit, width, scheme):
