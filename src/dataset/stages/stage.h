@@ -2,6 +2,7 @@
 // One step of a build. Rows go through it block by block: first work() on each row that is left, on several threads at
 // once, then decide() on each in the rows' order. So work() may look at its row alone, and what a stage makes of a row
 // depends on the configuration and on the rows before it, never on threads or blocks.
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,16 +31,25 @@ class Stage {
 
  protected:
   // What a server answered for a row; a row that it refuses is dropped with its words. Throws kUnavailable: without the
-  // server every row would go, and a build that is begun again goes on.
+  // server every row would go, and a build that is begun again goes on. Throws also where it refuses each of the first
+  // rows: a wrong key or model is no fault of theirs.
   template <typename T>
-  std::optional<T> taken(Result<T> reply, Row& row, const char* refusal) const {
-    if (reply.ok() || reply.error().kind() == ErrorKind::kUnavailable) return std::move(reply).value();
+  std::optional<T> taken(Result<T> reply, Row& row, const char* refusal) {
+    if (reply.ok()) {
+      answered_ = true;
+      return std::move(reply).value();
+    }
+    const bool refuses_all = !answered_ && ++refused_ >= kRefusedAtFirst;
+    if (refuses_all || reply.error().kind() == ErrorKind::kUnavailable) throw Error(reply.error());
     row.drop(name_, refusal, reply.error().what());
     return std::nullopt;
   }
 
  private:
+  static constexpr int kRefusedAtFirst = 20;
   const std::string name_;
+  std::atomic<bool> answered_ = false;
+  std::atomic<int> refused_ = 0;
 };
 
 // The texts that RL uses, and who judges and teaches: rollout and the command own them.

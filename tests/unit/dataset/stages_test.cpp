@@ -290,6 +290,27 @@ TEST(Quality, ARowThatIsRefusedIsDroppedAndAServerThatIsGoneEndsTheBuild) {
   EXPECT_FALSE(fs::exists(folder.path() / "verdicts.jsonl"));
 }
 
+TEST(Quality, AServerThatRefusesEveryFirstRowEndsTheBuild) {
+  TemporaryFolder folder("tf-quality");
+  StageContext context = fake_context(folder.path());
+  context.tools.judge = [](const std::vector<std::string>&, int64_t, double, int64_t) {
+    return [](const std::string&, const std::string&) -> Result<Verdict> {
+      return Error(ErrorKind::kUsage, "401 this server needs its API key");
+    };
+  };
+  const auto stage = make_stage("quality", YAML::Load("{}"), "test", context);
+  int dropped = 0;
+  try {
+    for (;; ++dropped) {
+      Row row = pair_of("p", std::to_string(dropped));
+      stage->work(row);
+    }
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("401"));
+  }
+  EXPECT_EQ(dropped, 19);
+}
+
 TEST(Thinking, ARowThatTheTeacherRefusesIsDropped) {
   TemporaryFolder folder("tf-teacher");
   StageContext context = fake_context(folder.path());
