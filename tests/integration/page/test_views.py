@@ -190,7 +190,7 @@ def test_a_step_that_is_written_is_drawn(visit, runs):
 def test_a_run_that_was_left_while_it_was_loaded_stays_left(visit):
     page = visit("/overview?run=first")
     held, streams = [], []
-    page.route(lambda url: "api/curves" in url and "run=killed" in url, held.append)
+    page.route(lambda url: "api/curves" in url and "run=killed" in url, lambda route, _: held.append(route))
     page.on("request", lambda request: streams.append(request.url) if "api/events" in request.url else None)
     page.evaluate("location.hash = '#/overview?run=killed'")
     while not held:
