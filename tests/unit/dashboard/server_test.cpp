@@ -232,21 +232,21 @@ TEST(Dashboard, ARunThatCannotBeReadStopsNoOther) {
   RunList runs(folder.path(), /*many=*/true);
   DashboardServer page(runs, {});
   page.start();
-  std::promise<void> came;
+  std::promise<void> begun, came;
   auto listener = std::async(std::launch::async, [&] {
     std::string seen;
-    return net::HttpClient().stream("GET", page.url() + "/api/events?run=whole", "", [&](std::string_view bytes) {
-      const bool begins = seen.empty();
+    return net::streamed({.url = page.url() + "/api/events?run=whole"}, [&](std::string_view bytes) {
+      if (seen.empty()) begun.set_value();
       seen += bytes;
-      if (begins) {  // the broken one is asked for last, so it is looked at first
-        EXPECT_NE(net::HttpClient().get(page.url() + "/api/status?run=broken").value().status, 200);
-        append(folder.path() / "whole/steps.jsonl", "{\"stage\":\"rl\",\"step\":1}\n");
-      }
       if (seen.find("event: step") == std::string::npos) return true;
       came.set_value();
       return false;
     });
   });
+  ASSERT_EQ(begun.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  // The broken one is asked for last, so it is looked at first.
+  EXPECT_NE(net::HttpClient().get(page.url() + "/api/status?run=broken").value().status, 200);
+  append(folder.path() / "whole/steps.jsonl", "{\"stage\":\"rl\",\"step\":1}\n");
   EXPECT_EQ(came.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
   page.stop();
   listener.wait();
