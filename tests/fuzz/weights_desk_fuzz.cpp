@@ -30,10 +30,10 @@ int fuzz_one(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> fuzz_seeds() {
-  const weights::Round round{.name = "3-1", .place = 1, .size = 3, .from = {0, 64}, .kind = {{1, 2}, true}};
+  const weights::Round round{.name = "3-1", .place = 1, .size = 3, .from = {0, 64}, .nccl = true};
   return {
       weights::to_json(weights::Member{.source = 1, .version = 3}).dump(),
-      weights::to_json(weights::Member{.id = "a", .version = 3, .kind = {{1, 2}, true}, .have = {0, 7}}).dump(),
+      weights::to_json(weights::Member{.id = "a", .version = 3, .nccl = true, .have = {0, 7}}).dump(),
       weights::to_json(round).dump(),
       to_json(GroupedWeights{.host = "10.0.0.1", .port = 7, .tp = 2, .pp = 2, .dtype = "bfloat16", .plan = "0"}).dump(),
       R"({"round": null})",
