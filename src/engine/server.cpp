@@ -11,6 +11,7 @@
 #include "engine/report.h"
 #include "engine/text_routes.h"
 #include "engine/weight_routes.h"
+#include "net/version_barrier.h"
 
 namespace tritonforge::engine {
 namespace {
@@ -22,17 +23,15 @@ using HttpRequest = net::Request;
 constexpr size_t kMaxWaitingRequests = 1024;  // read and not yet parsed
 constexpr double kStopSeconds = 60;           // for the step that runs when the server is stopped
 
-constexpr char kMinVersion[] = "x-min-weight-version";
-
 // The router's barrier: a request that is to be sampled from newer weights than these goes elsewhere, or comes again.
 std::optional<Error> below_barrier(const HttpRequest& request, const Engine& engine) {
-  const auto header = request.headers.find(kMinVersion);
+  const auto header = request.headers.find(net::kMinWeightVersion);
   if (header == request.headers.end()) return std::nullopt;
   const std::string& text = header->second;
   int64_t wanted = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), wanted);
   if (error != std::errc() || end != text.data() + text.size())
-    fail(ErrorKind::kUsage, "{}: '{}' is not a version", kMinVersion, text);
+    fail(ErrorKind::kUsage, "{}: '{}' is not a version", net::kMinWeightVersion, text);
   const int64_t version = engine.stats().weight_version;
   if (version >= wanted) return std::nullopt;
   return Error(ErrorKind::kUnavailable,
@@ -112,7 +111,8 @@ void EngineServer::Impl::on_jobs(const char* method, const char* path, Handler h
         if (closing) fail(ErrorKind::kMachine, "the engine is shutting down");
         if (const auto below = below_barrier(request, engine)) {
           Response response = refusal(*below);
-          response.headers.emplace(kMinVersion, request.headers.at(kMinVersion));  // who asks tells it from a failure
+          // Who asks tells it from a failure.
+          response.headers.emplace(net::kMinWeightVersion, request.headers.at(net::kMinWeightVersion));
           responder->send(std::move(response));
           return;
         }

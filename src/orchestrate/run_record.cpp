@@ -129,16 +129,20 @@ RunRecord::RunRecord(fs::path folder, bool resume)
 }
 
 // A step's transcripts are written before its line: those of a step that a kill left without one come again with it.
+// They are the last ones, so that no other has to be parsed.
 void RunRecord::cut_transcripts() const {
   const fs::path file = folder_ / "trajectories.jsonl";
-  uintmax_t kept = 0;
-  for (const std::string& line : LineTail(file).poll()) {
-    if (parse_json(line, file.string()).value("step", int64_t{0}) > last_step("rl")) {
-      fs::resize_file(file, kept);
-      return;
-    }
-    kept += line.size() + 1;
+  if (!fs::exists(file)) return;
+  const std::string text = read_file(file);
+  const std::string_view whole = std::string_view(text).substr(0, text.rfind('\n') + 1);
+  std::string_view kept = whole;
+  while (!kept.empty()) {
+    const size_t begin = kept.substr(0, kept.size() - 1).rfind('\n') + 1;
+    const Json line = parse_json(kept.substr(begin), file.string());
+    if (line.value("step", int64_t{0}) <= last_step("rl")) break;
+    kept = kept.substr(0, begin);
   }
+  if (kept.size() < whole.size()) fs::resize_file(file, kept.size());
 }
 
 void RunRecord::save_state() {

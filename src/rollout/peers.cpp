@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "contract/trace_ids.h"
 #include "net/retry.h"
+#include "net/version_barrier.h"
 #include "net/wire.h"
 
 namespace tritonforge::rollout {
@@ -130,7 +131,7 @@ Result<Json> Peers::call(const std::string& what, const std::string& request_id,
       }
     }
     const std::string reason = fmt::format("{} answered {}: {}", url, status, reason_of(*response));
-    barred = status == 503 && response->headers.contains("x-min-weight-version");
+    barred = status == 503 && response->headers.contains(net::kMinWeightVersion);
     internal_errors += status == 500 ? 1 : 0;
     if (!may_pass(status) || internal_errors >= kMaxInternalErrors)
       return Error(ErrorKind::kUsage, what + ": " + reason);

@@ -2,6 +2,7 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "net/version_barrier.h"
 #include "router/proxy.h"
 
 namespace tritonforge::router {
@@ -91,7 +92,7 @@ void Proxy::Forward::next() {
   outgoing.url = worker->url() + target;
   outgoing.timeout_s = std::max(0.001, deadline.remaining_s());
   if (const int64_t version = proxy.min_weight_version_; version > 0)
-    outgoing.headers["x-min-weight-version"] = std::to_string(version);
+    outgoing.headers[net::kMinWeightVersion] = std::to_string(version);
   outgoing.headers["x-timeout-s"] = fmt::format("{:.3f}", outgoing.timeout_s);
   const auto self = shared_from_this();
   const std::lock_guard lock(mutex);

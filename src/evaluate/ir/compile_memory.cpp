@@ -66,6 +66,30 @@ bool Compiler::memory_operation(const Operation& op, Env& env, const Type& type)
         wrong(op, "an offset of {}", to_string(at(offset).type));
     }
   };
+  const auto load_block = [&](bool descriptor) {
+    Instruction i{.run = run::load_block,
+                  .kind = type.kind,
+                  .out_kind = type.kind,
+                  .n = type.elements(),
+                  .in = {of(env, op, 0)},
+                  .pure = false,
+                  .name = op.name.c_str()};
+    block_pointer(i, i.in[0], descriptor);
+    return i;
+  };
+  const auto store_block = [&](int value, bool descriptor) {
+    const int tuple = of(env, op, 0);
+    const Type own = at(tuple).type;
+    if (own.kind == Kind::kTuple) value_fits(value, {.kind = own.pointee, .block = true, .shape = own.shape});
+    Instruction i{.run = run::store_block,
+                  .kind = own.pointee,
+                  .n = at(value).type.elements(),
+                  .in = {tuple, full(value)},
+                  .pure = false,
+                  .name = op.name.c_str()};
+    block_pointer(i, tuple, descriptor);
+    emit(std::move(i), {}, "");
+  };
   const std::string& n = op.name;
   if (n == "tt.addptr") {
     const int pointer = of(env, op, 0), offset = of(env, op, 1);
@@ -88,51 +112,17 @@ bool Compiler::memory_operation(const Operation& op, Env& env, const Type& type)
     i.detail->list = {memory_size(p.pointee)};
     set(emit(std::move(i), {{p, single}}, fmt::format("{} {} {}", n, memory_size(p.pointee), to_string(p))).front());
   } else if (n == "tt.load" && at(of(env, op, 0)).type.kind == Kind::kTuple) {
-    Instruction i{.run = run::load_block,
-                  .kind = type.kind,
-                  .out_kind = type.kind,
-                  .n = type.elements(),
-                  .in = {of(env, op, 0)},
-                  .pure = false,
-                  .name = op.name.c_str()};
-    block_pointer(i, i.in[0], false);
-    set(emit(std::move(i), {{type, false}}, "").front());
+    set(emit(load_block(false), {{type, false}}, "").front());
   } else if (n == "tt.store" && at(of(env, op, 0)).type.kind == Kind::kTuple) {
-    const Type own = at(of(env, op, 0)).type, as{.kind = own.pointee, .block = true, .shape = own.shape};
-    value_fits(of(env, op, 1), as);
-    Instruction i{.run = run::store_block,
-                  .kind = own.pointee,
-                  .n = as.elements(),
-                  .in = {of(env, op, 0), full(of(env, op, 1))},
-                  .pure = false,
-                  .name = op.name.c_str()};
-    block_pointer(i, i.in[0], false);
-    emit(std::move(i), {}, "");
+    store_block(of(env, op, 1), false);
   } else if (n == "tt.descriptor_load") {
-    Instruction i{.run = run::load_block,
-                  .kind = type.kind,
-                  .out_kind = type.kind,
-                  .n = type.elements(),
-                  .in = {of(env, op, 0)},
-                  .pure = false,
-                  .name = op.name.c_str()};
-    block_pointer(i, i.in[0], true);
+    Instruction i = load_block(true);
     const Type own = at(i.in[0]).type;
     if (type.kind != own.pointee || type.elements() != Type{.block = true, .shape = own.shape}.elements())
       wrong(op, "{} from a block of {}", to_string(type), name_of(own.pointee));
     set(emit(std::move(i), {{type, false}}, "").front());
   } else if (n == "tt.descriptor_store") {
-    const int tuple = of(env, op, 0), value = of(env, op, op.operands.size() - 1);
-    const Type own = at(tuple).type;
-    if (own.kind == Kind::kTuple) value_fits(value, {.kind = own.pointee, .block = true, .shape = own.shape});
-    Instruction i{.run = run::store_block,
-                  .kind = own.pointee,
-                  .n = at(value).type.elements(),
-                  .in = {tuple, full(value)},
-                  .pure = false,
-                  .name = op.name.c_str()};
-    block_pointer(i, tuple, true);
-    emit(std::move(i), {}, "");
+    store_block(of(env, op, op.operands.size() - 1), true);
   } else if (n == "tt.load") {
     int pointer = of(env, op, 0);
     const Type as = pointed(pointer);

@@ -22,9 +22,8 @@
 //    -> as above, and {"whole": {"inputs": [same], "outputs": [[passed, absolute, relative, mismatch]]}}
 //     back come samples of what an undrawn replay sends, then those of "expect"
 // On a GPU, in this order:
-//   {"time", "seed", "sealer": shape, "reference"?, "plan_bytes", "trials": [[inputs, bounds, forward_seed]],
-//   "tensors"}
-//    -> {"ready"}
+//   {"time", "seed", "sealer": shape, "reference"?, "plan_bytes", "tensors",
+//    "trials": [[inputs, bounds, forward_seed]]} -> {"ready"}
 //     + the machine code of sealed_words.h, the reference's plan, the trials' inputs and outputs
 //   or {"time", "seed", "sealer", "drawn": [[seed, bounds, forward_seed]]} -> as "expect", of one trial after the other
 //     + that machine code
@@ -101,7 +100,7 @@ class Process {
     if (request.contains("replay")) return problem_ ? drawn_replay(request) : replay(frame);
     if (request.contains("expect")) return expect(request);
     if (request.contains("pace")) return paced(frame);
-    if (request.contains("drawn")) return begin_drawn_timing(frame);
+    if (request.contains("drawn")) return begin_drawn_timing(std::move(frame));
     if (request.contains("time")) return begin_timing(std::move(frame));
     if (!timer_) fail(ErrorKind::kUsage, "replay: timing has not begun");
     return request.contains("profile") ? profile(request) : calls(request);
@@ -266,20 +265,22 @@ class Process {
     return answer;
   }
 
-  // What of `payload` is behind the sealer's machine code.
-  std::span<const std::byte> make_timer(const Json& request, std::span<const std::byte> payload) {
-    const Json& sealer = request.at("sealer");
+  // Keeps the frame, into which the sealer looks; gives what is behind that one's machine code.
+  std::span<const std::byte> make_timer(Frame frame) {
+    timed_ = std::move(frame);
+    const std::span<const std::byte> payload(timed_.payload);
+    const Json& sealer = timed_.header.at("sealer");
     const auto bytes = sealer.at("bytes").get<size_t>();
     if (bytes > payload.size()) fail(ErrorKind::kUsage, "timing: a payload of {} bytes", payload.size());
-    timer_ = std::make_unique<GpuTimer>(request.at("seed").get<uint64_t>(),
+    timer_ = std::make_unique<GpuTimer>(timed_.header.at("seed").get<uint64_t>(),
                                         Sealer(payload.first(bytes), shape_of(sealer)));
     return payload.subspan(bytes);
   }
 
-  Answer begin_drawn_timing(const Frame& frame) {
-    const Json& request = frame.header;
+  Answer begin_drawn_timing(Frame frame) {
     if (launcher_ == nullptr || !problem_) fail(ErrorKind::kUsage, "replay: timing is for a problem drawn on a GPU");
-    make_timer(request, frame.payload);
+    make_timer(std::move(frame));
+    const Json& request = timed_.header;
     at::accelerator::emptyCache();
     Answer answer{.header = {{"drawn", Json::array()}, {"expected", Json::array()}, {"ready", true}}, .payload = {}};
     for (const auto& item : request["drawn"]) {
@@ -327,9 +328,8 @@ class Process {
 
   Answer begin_timing(Frame frame) {
     if (launcher_ == nullptr) fail(ErrorKind::kUsage, "replay: timing is for a GPU");
-    timed_ = std::move(frame);
+    const std::span<const std::byte> all = make_timer(std::move(frame));
     const Json& request = timed_.header;
-    const std::span<const std::byte> all = make_timer(request, timed_.payload);
     const auto plan_bytes = request.at("plan_bytes").get<size_t>();
     if (plan_bytes > all.size()) fail(ErrorKind::kUsage, "plan: a payload of {} bytes", all.size());
     const auto tensors = parse_tensors(request.at("tensors"), all.subspan(plan_bytes));

@@ -15,7 +15,7 @@ namespace {
 
 static_assert(sizeof(sealed::Difference) == 3 * sizeof(int64_t));
 
-constexpr int64_t kThreads = 256, kMostBlocks = 1024;  // several for each multiprocessor
+constexpr int64_t kMostBlocks = 1024;  // several for each multiprocessor
 
 sealed::Kind kind_of(at::ScalarType type) {
   switch (type) {
@@ -55,7 +55,8 @@ void Sealer::run(const Run& run) const {
   const void* computed = run.computed;
   void* found = run.found;
   std::vector<void*> arguments{&words, &bytes, &seed, &computed, &kind, &absolute, &relative, &found};
-  const int64_t blocks = std::min(kMostBlocks, (run.words.size(0) + kThreads - 1) / kThreads);
+  const int64_t threads = kernel_->shape().threads()[0];
+  const int64_t blocks = std::min(kMostBlocks, (run.words.size(0) + threads - 1) / threads);
   kernel_->launch({blocks, 1, 1}, arguments);
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 // Ranks as threads of one process, for tests.
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -53,7 +52,6 @@ inline void run_ranks(
   for (int64_t rank = 0; rank < dims.world(); ++rank) {
     threads.emplace_back([&, rank, mine = options]() mutable {
       mine.rank = rank;
-      at::set_num_threads(1);  // of this thread: teams of all ranks wait for one another's cores
       try {
         World world(dims, mine, device(rank), [failures](const std::string& why) {
           if (failures != nullptr) failures->add(why);
