@@ -58,10 +58,11 @@ void refuse_unsupported(const Json& json, const std::string& where, const ModelC
   }
   const bool sliding = field_or<bool>(json, "use_sliding_window", false, where);
   const auto first_sliding = field_or<int64_t>(json, "max_window_layers", 28, where);
-  const auto window = json.find("sliding_window");
-  if (sliding && window != json.end() && !window->is_null() && first_sliding < config.num_layers) {
+  // null: none; left out: of both classes' 4096.
+  const Json window = json.value("sliding_window", Json(4096));
+  if (sliding && !window.is_null() && first_sliding < config.num_layers) {
     fail(ErrorKind::kUnsupported, "{}: sliding window attention (sliding_window {}, from layer {}) is not supported",
-         where, window->dump(), first_sliding);
+         where, window.dump(), first_sliding);
   }
   const auto types = json.find("layer_types");
   if (types == json.end() || !types->is_array()) return;

@@ -276,6 +276,11 @@ TEST(Config, WhatIsNotImplementedIsRefusedByName) {
   json["sliding_window"] = 16;
   json["max_window_layers"] = 2;
   EXPECT_THAT(failure([&] { model_config_from_json(json, "config.json"); }), HasSubstr("sliding window"));
+  json.erase("sliding_window");  // which transformers takes for 4096
+  EXPECT_THAT(failure([&] { model_config_from_json(json, "config.json"); }), HasSubstr("sliding_window 4096"));
+  json["sliding_window"] = nullptr;
+  EXPECT_EQ(failure([&] { model_config_from_json(json, "config.json"); }), "no error");
+  json["sliding_window"] = 16;
   json["max_window_layers"] = 3;
   EXPECT_EQ(failure([&] { model_config_from_json(json, "config.json"); }), "no error");
 }
