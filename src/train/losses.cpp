@@ -25,7 +25,9 @@ struct Surrogate {
 };
 
 Surrogate surrogate(const PolicyInputs& in, const at::Tensor& advantages, const LossConfig& config) {
-  const at::Tensor log_ratio = in.log_probs - in.old_log_probs;
+  // Beyond this exp() is infinite in fp32, and its gradient, held at 0 by a clip or a mask, NaN.
+  constexpr double kLargest = 80;
+  const at::Tensor log_ratio = (in.log_probs - in.old_log_probs).clamp_max(kLargest);
   const auto bounded = [&](const at::Tensor& ratio) { return ratio.clamp(1 - config.clip_low, 1 + config.clip_high); };
   if (config.objective == Objective::kCispo) {
     const at::Tensor ratio = log_ratio.detach().exp(), held = bounded(ratio);

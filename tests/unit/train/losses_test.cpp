@@ -164,6 +164,30 @@ TEST(GrpoLoss, WithoutOptionsIsThePolicyGradient) {
 
 // A policy over two tokens, in expectation over its own samples: the gradient of k1's penalty is the gradient of the
 // KL, which for logits (z, 0) and reference q is p (1 - p) (log(p / (1 - p)) - log(q / (1 - q))) by z.
+// A sampler may call a token that it took impossible (vLLM writes -9999 for minus infinity).
+TEST(GrpoLoss, ARatioBeyondFp32LeavesWhatIsClippedOrMaskedAtZero) {
+  for (const Objective objective : {Objective::kClip, Objective::kGspo, Objective::kCispo}) {
+    PolicyInputs in;
+    in.log_probs = at::tensor({-1.0f, -2.0f, -3.0f, -0.5f});
+    in.old_log_probs = at::tensor({-9999.0f, -9999.0f, -9999.0f, -0.5f});
+    in.sampler_log_probs = at::tensor({-9999.0f, -9999.0f, 9.0f, -0.5f});
+    in.entropy = at::zeros({4});
+    in.advantages = at::tensor({1.0f, 0.0f, -1.0f, 1.0f});
+    in.weights = at::full({4}, 0.25f);
+    in.on_policy = at::zeros({4});
+    in.lengths = at::ones({4}, at::kLong);
+    const LossConfig config{
+        .objective = objective, .tis_cap = 0, .mask_divergence = 1, .ratio_base = RatioBase::kSampler};
+    const at::Tensor gradient = policy_gradients(in, config).log_probs;
+    EXPECT_TRUE(at::isfinite(gradient).all().item<bool>()) << name_of(objective) << "\n" << gradient;
+    EXPECT_EQ(gradient[1].item<float>(), 0) << name_of(objective);
+    EXPECT_EQ(gradient[2].item<float>(), 0) << name_of(objective);
+    EXPECT_FLOAT_EQ(gradient[3].item<float>(), -0.25f) << name_of(objective);
+    in.log_probs = in.log_probs.detach();
+    EXPECT_TRUE(std::isfinite(policy_loss(in, config).loss.item<float>())) << name_of(objective);
+  }
+}
+
 TEST(KlPenalty, K1PullsTowardsTheReferenceAsTheKlDoes) {
   const double q = 0.3;
   for (const double logit : {-1.0, 0.2, 2.0}) {
