@@ -128,11 +128,10 @@ std::vector<std::string> MemoryPlan::lines() const {
 MemoryPlan plan_memory(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config, int64_t free,
                        int64_t host_free) {
   const Free both{free, host_free};
-  const MemoryPlan plan = config.recompute_layers < 0
-                              ? least_recompute(shape, parameters, config, both)
-                              : with(shape, parameters, config, both,
-                                     {config.recompute_layers, std::min(config.recompute_qkv_layers,
-                                                                        shape.num_layers - config.recompute_layers)});
+  const int64_t layers = std::min(config.recompute_layers, shape.num_layers);  // a stage may have fewer
+  const MemoryPlan plan = layers < 0 ? least_recompute(shape, parameters, config, both)
+                                     : with(shape, parameters, config, both,
+                                            {layers, std::min(config.recompute_qkv_layers, shape.num_layers - layers)});
   if (plan.fits()) return plan;
   const std::string ways = what_would_fit(shape, parameters, config, both);
   if (plan.host > host_free) {

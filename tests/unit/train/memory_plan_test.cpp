@@ -67,6 +67,18 @@ TEST(MemoryPlan, ComputesAgainAsLittleAsFits) {
   EXPECT_GT(before.recompute.layers, 0);
 }
 
+// recompute_layers is of the whole model's size, a pipeline's stage may have fewer.
+TEST(MemoryPlan, AStageComputesNoMoreLayersAgainThanItHas) {
+  TrainConfig config = config_of(OptimizerState::kBf16Sr, 4096);
+  config.parallel.pp = 4;
+  config.recompute_layers = 12;
+  const model::ModelConfig stage = model::stage_of(qwen3_8b(), {1, 4});
+  ASSERT_LT(stage.num_layers, 12);
+  const MemoryPlan plan = plan_memory(stage, kParameters / 4, config, 200 * kGiB);
+  EXPECT_EQ(plan.recompute.layers, stage.num_layers);
+  EXPECT_EQ(plan.recompute.qkv_layers, 0);
+}
+
 TEST(MemoryPlan, WhatDoesNotFitSaysWhatWould) {
   const int64_t free = 60 * kGiB;
   TrainConfig kept = config_of(OptimizerState::kBf16Sr, 8192);
