@@ -55,7 +55,9 @@ void copy_tokenizer(const fs::path& source, const fs::path& folder) {
 
 // Builds a folder under a temporary name with `fill`, syncs it and puts it in place of `folder`.
 template <typename Fill>
-void write_folder(const fs::path& folder, const Fill& fill) {
+void write_folder(const fs::path& wanted, const Fill& fill) {
+  // "x/" is x: what is beside it is not in it.
+  const fs::path folder = wanted.has_filename() ? wanted : wanted.parent_path();
   const fs::path temporary = folder.string() + fmt::format(".tmp-{}", ::getpid());
   const fs::path parent = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
   std::error_code ignored;

@@ -257,6 +257,9 @@ TEST(Checkpoint, AnExportReplacesWhatIsThere) {
   EXPECT_EQ(sums, model::weight_checksums(trainer->model()));
   EXPECT_EQ(model::weight_checksums(model::load_model(folder, at::kFloat, at::kCPU)), sums);
   EXPECT_TRUE(fs::exists(folder / "tokenizer.json"));
+  EXPECT_EQ(export_model(model_of(*trainer), source.config().model, folder / ""), sums);  // with a slash behind it
+  write_checkpoint(source.folder.path() / "saved" / "", contents_of(*trainer, {}));
+  EXPECT_EQ(resume_trainer(source.config(), source.folder.path() / "saved")->state().step, 1);
   const PublishedWeights exported = exported_weights(folder, 7);
   EXPECT_EQ(exported.version, 7);
   EXPECT_EQ(exported.checksums, sums);
