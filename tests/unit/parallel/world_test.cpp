@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <array>
+#include <fstream>
 #include <set>
 
+#include "base/filesystem.h"
 #include "unit/parallel/run_ranks.h"
 
 namespace tritonforge::parallel {
@@ -48,6 +51,29 @@ TEST(Coordinates, TpVariesFastestAndPpSlowest) {
     const Coordinates at = coordinates_of(dims, rank);
     EXPECT_EQ(at.tp + 2 * (at.cp + 3 * (at.dp + 5 * at.pp)), rank);
   }
+}
+
+// Or a loop that was woken in front of a connection's holder keeps the core from it.
+TEST(World, ThreadsOfCollectivesDoNotDisplaceWhoComputes) {
+  const int own = ::sched_getscheduler(0);
+  run_ranks(data_parallel(2), [&](World& world) {
+    EXPECT_EQ(::sched_getscheduler(0), own);
+    if (world.rank() == 0) {
+      int64_t named = 0, patient = 0;
+      for (const auto& task : fs::directory_iterator("/proc/self/task")) {
+        const bool batch = ::sched_getscheduler(std::stoi(task.path().filename().string())) == SCHED_BATCH;
+        patient += batch ? 1 : 0;
+        std::string name;
+        std::ifstream(task.path() / "comm") >> name;
+        if (name != "pt_gloo_runloop") continue;
+        ++named;
+        EXPECT_TRUE(batch);
+      }
+      EXPECT_GT(named, 0);
+      EXPECT_GT(patient, named);  // the loops of the connections, too, which have no name
+    }
+    world.host().all_reduce(at::zeros({1}), "looked")->wait();  // all threads are there until then
+  });
 }
 
 TEST(World, CollectivesGiveEveryRankWhatTheyPromise) {
