@@ -110,13 +110,16 @@ at::Tensor TokenShards::gather_all(const at::Tensor& x, std::string_view what) c
   return all;
 }
 
-at::Tensor TokenShards::of_all_targets(const at::Tensor& x, std::string_view what) const {
-  if (cp_ == nullptr) return x;
-  const at::Tensor all = at::zeros({targets_}, x.options());
-  if (shard_targets_.places.defined()) all.index_copy_(0, shard_targets_.places, x);
-  else all.narrow(0, shard_targets_.begin, shard_targets_.count).copy_(x);
-  if (targets_ > 0) cp_->all_reduce(all, what)->wait();
-  return all;
+TargetScores TokenShards::of_all_targets(const TargetScores& shard) const {
+  if (cp_ == nullptr) return shard;
+  const at::Tensor all = at::zeros({2, targets_}, shard.log_probs.options());
+  const TargetScores scores{all[0], all[1]};
+  for (const auto& [to, from] : {std::pair{scores.log_probs, shard.log_probs}, {scores.entropy, shard.entropy}}) {
+    if (shard_targets_.places.defined()) at::Tensor(to).index_copy_(0, shard_targets_.places, from);
+    else to.narrow(0, shard_targets_.begin, shard_targets_.count).copy_(from);
+  }
+  if (targets_ > 0) cp_->all_reduce(all.view({-1}), "scores of targets")->wait();
+  return scores;
 }
 
 std::vector<TokenShards::Heads> TokenShards::shares_of(std::initializer_list<int64_t> heads) const {

@@ -78,8 +78,8 @@ class TokenShards {
   // Over the tensor-parallel ranks: the sums of x, contiguous; everybody's x [...] as [ranks, ...].
   void sum_all(const at::Tensor& x, std::string_view what) const;
   at::Tensor gather_all(const at::Tensor& x, std::string_view what) const;
-  // Over the context-parallel ranks: x [targets of the shard] as [targets of the micro-batch].
-  at::Tensor of_all_targets(const at::Tensor& x, std::string_view what) const;
+  // Over the context-parallel ranks, at once: of the shard's targets as of the micro-batch's.
+  TargetScores of_all_targets(const TargetScores& shard) const;
 
   // Heads, whose counts in the tensor-parallel rank's shape are given, side by side: [shard, heads d] of all of them to
   // [all, heads d] of this rank's; and back, where what several ranks have of one head is summed. Contiguous.

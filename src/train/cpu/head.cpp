@@ -104,16 +104,12 @@ void Head::score(int64_t first, int64_t count, const at::Tensor& kept) {
   }
 }
 
-TargetScores Head::all_scores() const {
-  return {shards_.of_all_targets(scores_.log_probs, "log_probs"), shards_.of_all_targets(scores_.entropy, "entropy")};
-}
-
 TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x) {
   const at::NoGradGuard no_grad;
   begin(batch, x);
   grad_x_.reset();
   score(0, shards_.shard_targets().count, {});
-  return all_scores();
+  return shards_.of_all_targets(scores_);
 }
 
 TargetScores Head::forward_backward(const MicroBatch& batch, const at::Tensor& x, const KnownGradients& known,
@@ -128,7 +124,7 @@ TargetScores Head::forward_backward(const MicroBatch& batch, const at::Tensor& x
     chunk_backward(first, count, of, /*again=*/false, gradients);
   });
   end_backward(gradients);
-  return all_scores();
+  return shards_.of_all_targets(scores_);
 }
 
 at::Tensor Head::backward(const ScoreGradients& of, const model::Model& gradients) {

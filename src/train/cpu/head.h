@@ -40,7 +40,6 @@ class Head {
   }
   // Scores of targets [first, first + count); their logits to rows of `kept`, where it is defined.
   void score(int64_t first, int64_t count, const at::Tensor& kept);
-  TargetScores all_scores() const;
   void begin_backward();
   // From the chunk's logits, which are in logits_ or made `again`, and overwritten.
   void chunk_backward(int64_t first, int64_t count, const ScoreGradients& of, bool again,

@@ -122,8 +122,7 @@ TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x, const K
                               scores_.entropy.narrow(0, begin, rows_of(index))};
     chunk_backward(index, known(shards_.shard_targets(begin, rows_of(index)), scores), *gradients);
   }
-  return {shards_.of_all_targets(scores_.log_probs.clone(), "log_probs"),
-          shards_.of_all_targets(scores_.entropy.clone(), "entropy")};
+  return shards_.of_all_targets({scores_.log_probs.clone(), scores_.entropy.clone()});
 }
 
 void Head::chunk_backward(int64_t index, const ScoreGradients& of, Gradients& gradients) {
