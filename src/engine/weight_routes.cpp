@@ -1,13 +1,11 @@
 #include "engine/weight_routes.h"
 
-#include <openssl/evp.h>
-
-#include <limits>
 #include <map>
 #include <mutex>
 
 #include "base/log.h"
 #include "base/named_enum.h"
+#include "net/base64.h"
 #include "weights/group.h"
 
 namespace tritonforge::engine {
@@ -79,15 +77,9 @@ Response update_weights(Engine& engine, const HttpRequest& request, const char* 
 // Weights in the body itself. What may run code where it is read is never read: SGLang's own form, a pickle, is
 // refused.
 std::shared_ptr<const std::string> safetensors_of(const std::string& text, const std::string& where) {
-  auto bytes = std::make_shared<std::string>(text.size() / 4 * 3 + 3, '\0');
-  const int size = text.size() % 4 != 0 || text.size() > static_cast<size_t>(std::numeric_limits<int>::max())
-                       ? -1
-                       : ::EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes->data()),
-                                           reinterpret_cast<const unsigned char*>(text.data()),
-                                           static_cast<int>(text.size()));
-  if (size < 0) fail(ErrorKind::kUsage, "{}: field 'serialized_named_tensors' is not base64", where);
-  const size_t padding = text.empty() ? 0 : (text.back() == '=') + (text.size() > 1 && text[text.size() - 2] == '=');
-  bytes->resize(static_cast<size_t>(size) - padding);
+  auto decoded = net::from_base64(text);
+  if (!decoded) fail(ErrorKind::kUsage, "{}: field 'serialized_named_tensors' is not base64", where);
+  auto bytes = std::make_shared<std::string>(std::move(*decoded));
   // Safetensors begin with the header's length; its text follows.
   const bool header = bytes->size() > 8 && (*bytes)[8] == '{';
   if (!header && !bytes->empty() && static_cast<unsigned char>(bytes->front()) == 0x80) {

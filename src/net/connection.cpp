@@ -7,12 +7,15 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "net/key.h"
 #include "net/wire.h"
 
 namespace tritonforge::net {
 namespace {
 
 Clock::time_point in_seconds(double seconds) { return Deadline::after(seconds).at(); }
+
+bool only_reads(const Request& request) { return request.method == "GET" || request.method == "HEAD"; }
 
 // The part of a Response::error for statuses that no ErrorKind has.
 Response error_response(int status, const std::string& message) {
@@ -192,11 +195,9 @@ awaitable<bool> Connection::serve_one() {
 }
 
 bool Connection::authorised(const Request& request) const {
-  const bool reads = request.method == "GET" || request.method == "HEAD";
-  if (host_.api_key.empty() || (request.path == "/health" && reads)) return true;
+  if (host_.api_key.empty() || (request.path == "/health" && only_reads(request))) return true;
   const auto found = request.headers.find("authorization");
-  if (found == request.headers.end() || lower(found->second.substr(0, 7)) != "bearer ") return false;
-  return equal_in_constant_time(std::string_view(found->second).substr(7), host_.api_key);
+  return found != request.headers.end() && carries_key(found->second, host_.api_key, only_reads(request));
 }
 
 // The head is whole: who asks, until when, and who answers. A refusal is kept until the body is read, where that is
@@ -229,7 +230,8 @@ void Connection::take_head(Incoming& incoming, const RequestParser& parser) {
   request.parameters = std::move(match.parameters);
   if (!authorised(request)) {
     Response refusal = error_response(401, "this server needs its API key: Authorization: Bearer KEY");
-    refusal.headers["www-authenticate"] = "Bearer";
+    // A browser asks its user for name and password where it is asked for Basic, and that must come first for it.
+    refusal.headers["www-authenticate"] = only_reads(request) ? R"(Basic realm="TritonForge", Bearer)" : "Bearer";
     incoming.refuse(std::move(refusal));
   } else if (!match.route && match.allowed.empty()) {
     incoming.refuse(Response::error(Error(ErrorKind::kNotFound, "no route " + request.method + " " + request.path +

@@ -6,7 +6,9 @@
 #include <random>
 
 #include "base/error.h"
+#include "net/base64.h"
 #include "net/tls.h"
+#include "net/wire.h"
 
 namespace tritonforge::net {
 
@@ -26,6 +28,17 @@ std::string key_from(const fs::path& file, const char* variable) {
 
 std::map<std::string, std::string> own_server_environment() {
   return {{kKeyVariable, ""}, {kPeerKeyVariable, ""}, {kTlsCertVariable, ""}, {kTlsKeyVariable, ""}};
+}
+
+bool carries_key(std::string_view authorization, const std::string& key, bool reads) {
+  const size_t space = std::min(authorization.find(' '), authorization.size());
+  const std::string scheme = lower(authorization.substr(0, space));
+  const std::string_view given = authorization.substr(std::min(space + 1, authorization.size()));
+  if (scheme == "bearer") return equal_in_constant_time(given, key);
+  if (scheme != "basic" || !reads) return false;
+  const std::string signed_in = from_base64(given).value_or("");
+  const size_t colon = signed_in.find(':');
+  return colon != std::string::npos && equal_in_constant_time(std::string_view(signed_in).substr(colon + 1), key);
 }
 
 std::string random_key() {

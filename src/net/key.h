@@ -3,6 +3,7 @@
 // those.
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "base/filesystem.h"
 
@@ -14,6 +15,11 @@ inline constexpr char kKeyVariable[] = "TRITONFORGE_API_KEY", kPeerKeyVariable[]
 // The text of `file` without the white space around it, else the variable's; empty where neither is given. Throws
 // kNotFound where there is no such file, kUsage where it holds no key.
 std::string key_from(const fs::path& file, const char* variable);
+
+// Whether a request's header `authorization` carries `key`: "Bearer KEY", or, of one that only reads, also
+// "Basic base64(NAME:KEY)" with any name (RFC 7617). That is what a browser sends once its user has signed in, so that
+// a page opens behind a key; a browser also sends it where another site's page makes it ask, so it changes nothing.
+bool carries_key(std::string_view authorization, const std::string& key, bool reads);
 
 // 128 bits that nobody guesses, in hexadecimal.
 std::string random_key();

@@ -121,6 +121,13 @@ double bytes_of(const PlanValue& value) {
   return static_cast<double>(value.elements() * static_cast<int64_t>(size_of(value.dtype)));
 }
 
+bool is_bag(const Call& call) {
+  return call.name.find("embedding_bag") != std::string_view::npos && call.in.size() > 1;
+}
+
+// Elements of the rows that bags take from their table.
+double rows_of_bags(const Call& call) { return static_cast<double>(call.in[1]->elements()) * size(*call.in[0], -1); }
+
 // Bytes that a formula of elementary calls would move beside the call's own tensors.
 double hidden_bytes(const Call& call) {
   const auto& [name, in] = std::pair(call.name, call.in);
@@ -135,6 +142,32 @@ double hidden_bytes(const Call& call) {
   if (name.find("cdist") != std::string_view::npos) return 2 * element * call.results();         // the root of the sums
   if (name == "addbmm" && in.size() > 1) return 2 * element * call.results() * size(*in[1], 0);  // what is summed
   return 0;
+}
+
+// Elements that a call goes over though no tensor of it has them.
+double hidden_elements(const Call& call) {
+  static const std::set<std::string_view> kOfPairs = {"cosine_similarity",
+                                                      "pairwise_distance",
+                                                      "dist",
+                                                      "mse_loss",
+                                                      "l1_loss",
+                                                      "smooth_l1_loss",
+                                                      "huber_loss",
+                                                      "kl_div",
+                                                      "binary_cross_entropy",
+                                                      "binary_cross_entropy_with_logits",
+                                                      "soft_margin_loss"};
+  if (is_bag(call)) return rows_of_bags(call) * (call.in.size() > 3 ? 2 : 1);  // each times its weight
+  if (!kOfPairs.contains(call.name)) return 0;
+  double elements = 1;  // of its operands' broadcast
+  for (int64_t dimension = -1;; --dimension) {
+    double most = 0;
+    for (const PlanValue* value : call.in) {
+      if (-dimension <= static_cast<int64_t>(value->shape.size())) most = std::max(most, size(*value, dimension));
+    }
+    if (most == 0) return elements;
+    elements *= most;
+  }
 }
 
 // Its operands are broadcast against each other, to more than there was.
@@ -248,7 +281,11 @@ Work aten_work(const Plan& plan, const std::set<std::string>& familiar) {
     const Call call = call_of(plan, step);
     const bool moves = only_moves(step.name), free = is_free(step.name);
     const double product = moves || free ? 0 : product_flops(call);
-    double read = 0, most = call.results(), inputs = 0;
+    // Of a table of rows those that are taken are read.
+    double read = is_bag(call) ? (rows_of_bags(call) - static_cast<double>(call.in[0]->elements())) *
+                                     static_cast<double>(size_of(call.in[0]->dtype))
+                               : 0;
+    double most = std::max(call.results(), hidden_elements(call)), inputs = 0;
     bool of_spread = false;
     for (const PlanValue* value : call.in) {
       const auto elements = static_cast<double>(value->elements());

@@ -9,6 +9,8 @@
 //               of the largest tensor; views, shapes and empty memory are free
 //               a tensor that operands were broadcast to, (a[:, None] * b).sum(), counts by its operations and not by
 //               its bytes: torch.mm does the same without writing it
+//               what operands are broadcast to within a call, and the rows that bags add up, count, though no tensor
+//               has them: cosines of all pairs and weighted bags are products
 //               one call for what a formula spells out in several (gelu, softmax, a norm, attention, a pool's windows)
 //               weighs as much as these, where the reference does not make that call itself
 //   launches    bytes of all loads and stores; float operations of the IR, 2 M N K of a dot, 4 of a transcendental; of

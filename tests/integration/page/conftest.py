@@ -28,9 +28,12 @@ def runs(tmp_path_factory):
     return folder
 
 
-def serve(*arguments):
+def serve(*arguments, key=""):
     process = subprocess.Popen(
-        [BINARY, "serve", "dashboard", *map(str, arguments), "--port", "0"], stderr=subprocess.PIPE, text=True
+        [BINARY, "serve", "dashboard", *map(str, arguments), "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TRITONFORGE_API_KEY": key},
     )
     url = next(m[0] for line in process.stderr if (m := re.search(r"http://127\.0\.0\.1:\d+", line)))
     yield url
@@ -41,6 +44,11 @@ def serve(*arguments):
 @pytest.fixture(scope="session")
 def dashboard(runs):
     yield from serve("--runs", runs)
+
+
+@pytest.fixture
+def keyed_dashboard(runs):
+    yield from serve("--runs", runs, key="open-sesame")
 
 
 @pytest.fixture(scope="session")

@@ -264,3 +264,19 @@ def test_a_report_is_the_page_without_the_run(visit, runs, tmp_path):
     for view, said in (("Problems", made_runs.PROBLEMS[1]), ("Flags", "no_kernel_launched"), ("About", "temperature")):
         page.click(f"nav >> text={view}")
         until(page, f"document.querySelector('#content').innerText.includes('{said}')")
+
+
+def test_a_page_behind_a_key_opens_for_who_signs_in(browser, keyed_dashboard):
+    def opened(password):
+        page = browser.new_page(http_credentials={"username": "anybody", "password": password})
+        return page, page.goto(f"{keyed_dashboard}#/overview?run=first")
+
+    page, answer = opened("open-sesam")
+    assert answer.status == 401 and page.locator("#content").count() == 0
+    page.close()
+    page, answer = opened("open-sesame")
+    assert answer.status == 200
+    page.wait_for_selector("#content > *")
+    until(page, "document.querySelector('#live').textContent === 'live'")  # data and events, too, are behind the key
+    assert page.evaluate("fetch('api/runs', {method: 'POST'}).then((reply) => reply.status)") == 401
+    page.close()

@@ -229,6 +229,20 @@ TEST(AtenWork, WhatOperandsAreBroadcastToCountsByItsOperationsOnly) {
                    64 * 32 / 20.0 + 4 * (16 * 32 + 64 + 64 * 32));
 }
 
+TEST(AtenWork, WhatACallGoesOverWithoutWritingItCounts) {
+  // Cosines of all pairs: 8 passes over 48 x 40 x 24.
+  EXPECT_DOUBLE_EQ(work_of("cosine_similarity", {{48, 1, 24}, {40, 24}, {48, 40}}).computing,
+                   8 * (48 * 40 * 24 / 20.0 + 4 * (48 * 24 + 40 * 24 + 48 * 40)));
+  EXPECT_DOUBLE_EQ(work_of("mse_loss", {{48, 1}, {40}, {}}, Json::array(), {"mse_loss"}).computing,
+                   48 * 40 / 20.0 + 4 * (48 + 40 + 1));
+  // 8 bags of 16 rows of 32; with weights that is a product.
+  const double bytes = 4 * (8 * 16 * 32 + 8 * 16 + 8 + 8 * 32);
+  EXPECT_DOUBLE_EQ(work_of("_embedding_bag", {{100, 32}, {8 * 16}, {8}, {8, 32}}).computing,
+                   8 * 16 * 32 / 20.0 + bytes);
+  EXPECT_DOUBLE_EQ(work_of("_embedding_bag", {{100, 32}, {8 * 16}, {8}, {8 * 16}, {8, 32}}).computing,
+                   2 * 8 * 16 * 32 / 20.0 + bytes + 4 * 8 * 16);
+}
+
 TEST(OwnShare, IsTheSmallerOfTwo) {
   const Work reference{.computing = 100};
   EXPECT_DOUBLE_EQ(own_share({.computing = 300}, {}, reference), 1);

@@ -9,6 +9,21 @@
 namespace tritonforge::net {
 namespace {
 
+// Basic credentials are of `printf NAME:KEY | base64`.
+TEST(Key, IsCarriedByBearerAndForReadingByWhatABrowserSends) {
+  const std::string key = "open-sesame";
+  EXPECT_TRUE(carries_key("Bearer open-sesame", key, false));
+  EXPECT_TRUE(carries_key("bEARER open-sesame", key, true));
+  EXPECT_TRUE(carries_key("Basic YWRhOm9wZW4tc2VzYW1l", key, true));  // ada:open-sesame
+  EXPECT_TRUE(carries_key("basic Om9wZW4tc2VzYW1l", key, true));      // :open-sesame
+  EXPECT_FALSE(carries_key("Basic YWRhOm9wZW4tc2VzYW1l", key, false)) << "a browser sends it for other sites' forms";
+  for (const char* wrong :
+       {"", " ", "Bearer", "Bearer ", "Bearer open-sesam", "Bearer open-sesame ", "Basic", "Basic open-sesame",
+        "Basic b3Blbi1zZXNhbWU=", "Basic YWRhOm9wZW4tc2VzYW0=", "Basic =====", "Basic ====", "Digest open-sesame"}) {
+    EXPECT_FALSE(carries_key(wrong, key, true)) << wrong;
+  }
+}
+
 TEST(Key, ComesFromItsFileElseFromTheEnvironment) {
   constexpr char kVariable[] = "TF_A_KEY_OF_THIS_TEST";
   TemporaryFolder folder("tf-key");
