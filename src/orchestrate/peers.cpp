@@ -40,6 +40,11 @@ Role::Request message_of(const std::string& path, const StepRequest& request) {
   return message;
 }
 
+// An id may hold whatever a problem's id holds, slashes among it.
+std::string lease_path(const std::string& lease_id, const char* what) {
+  return fmt::format("/v2/leases/{}/{}", net::percent_encode(lease_id), what);
+}
+
 }  // namespace
 
 Role::Role(Supervisor& supervisor, std::string name, std::string url)
@@ -115,7 +120,8 @@ Lease Buffer::lease(LeaseRequest request, double round_s, const std::function<vo
 }
 
 GroupProgress Buffer::progress(const std::string& group_prefix) const {
-  return group_progress_from_json(role_.ask({.method = "GET", .path = "/v2/progress?groups=" + group_prefix}));
+  return group_progress_from_json(
+      role_.ask({.method = "GET", .path = "/v2/progress?groups=" + net::percent_encode(group_prefix)}));
 }
 
 int64_t Buffer::trajectories() const {
@@ -123,7 +129,7 @@ int64_t Buffer::trajectories() const {
 }
 
 void Buffer::commit(const std::string& lease_id, int64_t step) const {
-  role_.post("/v2/leases/" + lease_id + "/commit", {{"step", step}}, 60);
+  role_.post(lease_path(lease_id, "commit"), {{"step", step}}, 60);
 }
 
 void Buffer::require_results(const std::vector<Lease>& leases, const std::string& what) const {
@@ -137,12 +143,12 @@ void Buffer::require_results(const std::vector<Lease>& leases, const std::string
     }
   }
   if (leases.empty()) return;
-  for (const Lease& lease : leases) role_.post("/v2/leases/" + lease.id + "/discard", Json::object(), 60);
+  for (const Lease& lease : leases) role_.post(lease_path(lease.id, "discard"), Json::object(), 60);
   fail(ErrorKind::kUnavailable, "{}: every trajectory failed, none through the model: {}", what, reason);
 }
 
 void Buffer::release(const std::string& lease_id) const {
-  role_.post("/v2/leases/" + lease_id + "/release", Json::object(), 60);
+  role_.post(lease_path(lease_id, "release"), Json::object(), 60);
 }
 
 void Trainer::go_on(const std::function<void(int64_t next)>& work) {

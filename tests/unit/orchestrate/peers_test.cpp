@@ -149,6 +149,32 @@ TEST_F(PeersTest, TheBufferTakesGroupsAndGivesALeaseOnceItIsThere) {
   EXPECT_EQ(committed, "l@4");
 }
 
+// A bench's leases are named after problems, whose ids are whatever their file says.
+TEST_F(PeersTest, ALeaseIsFoundWhateverItsIdHolds) {
+  const std::string id = "lease-bench-rl-level1/19 ReLU?100%#";
+  std::vector<std::string> heard;
+  for (const char* what : {"commit", "release", "discard"}) {
+    route("POST", fmt::format("/v2/leases/{{id}}/{}", what), [&, what](const net::Request& request) {
+      heard.push_back(fmt::format("{} {}", what, request.parameters.at("id")));
+      return net::Response::json(Json::object());
+    });
+  }
+  route("GET", "/v2/progress", [&](const net::Request& request) {
+    heard.push_back("progress " + request.query.at("groups"));
+    return net::Response::json(to_json(GroupProgress{}));
+  });
+  http.start();
+  const Buffer buffer(role("buffer"));
+  buffer.commit(id, 0);
+  buffer.release(id);
+  buffer.progress(id);
+  Lease failed;
+  failed.id = id;
+  failed.figures.trajectories = failed.figures.failed = 1;
+  EXPECT_THROW(buffer.require_results({failed}, "bench rl"), Error);
+  EXPECT_THAT(heard, ElementsAre("commit " + id, "release " + id, "progress " + id, "discard " + id));
+}
+
 // Without any patience: each round must find one more, and the first counts.
 TEST_F(PeersTest, GroupsAreWaitedForAsLongAsTrajectoriesEnd) {
   std::atomic<int> rounds{0}, finished{0};

@@ -169,6 +169,14 @@ TEST_F(TrainerServiceTest, ALeaseIsTrainedOnceAndCommittedWithTheCheckpoint) {
   EXPECT_EQ(third.metrics.batch->zero_variance_groups, 1);
 }
 
+TEST_F(TrainerServiceTest, ALeaseIsFetchedAndCommittedWhateverItsIdHolds) {
+  options.config.checkpoint_interval = 1;
+  TrainerService service(options);
+  service.step(rl(1, "steps/1 of 2?"));
+  service.settle(true);
+  EXPECT_THAT(buffer.taken(), testing::ElementsAre("steps/1 of 2?@1"));
+}
+
 TEST_F(TrainerServiceTest, ALeaseInBinaryAndInJsonTrainTheSame) {
   std::vector<TensorChecksums> weights;
   std::vector<StepMetrics> metrics;
