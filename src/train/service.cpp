@@ -379,7 +379,13 @@ void TrainerService::shut_down() {
     ~End() { service.tell({.what = RankCommand::What::kEnd}); }
   } end{*this};
   settle(true);
-  if (!store_ || trainer_->broken() || trainer_->state().step <= std::max<int64_t>(checkpoint_step_, 0)) return;
+  const int64_t step = trainer_->state().step;
+  if (!store_ || trainer_->broken() || step <= std::max<int64_t>(checkpoint_step_, 0)) return;
+  if (!options_.config.may_stop_at(step)) {
+    log::info("step {} is not saved: a stop saves every {} steps, and the others are trained again", step,
+              options_.config.stop_interval);
+    return;
+  }
   save("");
   log::info("saved {}", checkpoint_path_);
 }

@@ -249,6 +249,24 @@ def test_new_weights_every_second_step_and_a_kill_changes_nothing(tmp_path):
     assert again.weights("rl") == once.weights("rl")
 
 
+def test_a_stop_between_two_updates_changes_nothing(tmp_path):
+    """The trainer has step 3, the engines the weights of step 2, which step 4 is sampled from."""
+    flags = ["--set", "rl.update_interval=2", "--set", "stages=[sft, rl]"]
+    once = Run(tmp_path / "a", *flags)
+    once.finish()
+    stopped = Run(tmp_path / "b", *flags)
+    stopped.wait_for_rl_step(3)
+    stopped.process.send_signal(signal.SIGINT)
+    assert "--resume" in stopped.finish(code=130)
+    saved = sorted(path.name for path in (stopped.output / "checkpoints/rl").glob("step-*"))
+    assert saved and all(int(name.removeprefix("step-")) % 2 == 0 for name in saved), saved
+    resumed = Run(tmp_path / "b", *flags, "--resume")
+    resumed.finish()
+    assert resumed.weights() == once.weights()
+    assert resumed.ledger() == once.ledger()
+    assert [step["on_policy_fraction"] for step in resumed.steps("rl")] == [float(s % 2 == 0) for s in range(STEPS)]
+
+
 def test_a_killed_rank_of_the_trainer_changes_nothing(tmp_path):
     """Rank 1 answers nobody: rank 0 and the supervisor find out by themselves."""
     flags = ["--set", "placement.actor.dp=2", "--set", "stages=[sft, rl]"]

@@ -190,6 +190,17 @@ TEST_F(RecipeTest, AnAlgorithmByNameSetsWhatTheRecipeDoesNot) {
   EXPECT_THAT(error_of([&] { load_recipe(path, {"rl.algorithm=dapoo"}); }), HasSubstr("'dapo'"));
 }
 
+TEST_F(RecipeTest, NothingGoesOnFromBetweenTwoUpdatesOfTheEngines) {
+  const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p, update_interval: 4}\n");
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"rl.train.checkpoint_interval=6"}); }),
+              AllOf(HasSubstr("'rl.train.checkpoint_interval' is 6"), HasSubstr("the next multiple is 8")));
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"rl.validation={every: 2, problems: q}"}); }),
+              AllOf(HasSubstr("'rl.validation.every' is 2"), HasSubstr("the next multiple is 4")));
+  const RecipeConfig config = load_recipe(path, {"rl.train.checkpoint_interval=8", "sft.train.checkpoint_interval=3"});
+  EXPECT_EQ(trainer_config(config, config.rl.train, "rl", "m", "run", 9).stop_interval, 4);
+  EXPECT_EQ(trainer_config(config, config.sft.train, "sft", "m", "run", 9).stop_interval, 1);
+}
+
 TEST_F(RecipeTest, ValidationNeedsProblemsOfItsOwn) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
   EXPECT_THAT(error_of([&] { load_recipe(path, {"rl.validation.every=5"}); }), HasSubstr("'rl.validation.problems'"));

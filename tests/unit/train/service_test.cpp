@@ -423,6 +423,21 @@ TEST_F(TrainerServiceTest, TheNextStepSaysWhatBecameOfACheckpointAndSaysItAgain)
   EXPECT_THAT(service.step(sft(5)).checkpoint, testing::EndsWith("step-00000004"));
 }
 
+TEST_F(TrainerServiceTest, AStopSavesOnlyWhereTheRunMayGoOnFrom) {
+  options.config.stop_interval = 2;
+  options.config.total_steps = 5;
+  const auto goes_on_with = [&](int64_t steps) {  // a start, so many steps, a stop, and another start
+    TrainerService service(options);
+    options.resume = true;
+    for (int64_t i = 0; i < steps; ++i) service.step(sft(service.steps_done() + 1));
+    service.shut_down();
+    return TrainerService(options).steps_done();
+  };
+  EXPECT_EQ(goes_on_with(2), 2);
+  EXPECT_EQ(goes_on_with(1), 2);  // step 3 is between two
+  EXPECT_EQ(goes_on_with(3), 5);  // the last one
+}
+
 // The next steps change nothing of a checkpoint that is still being written.
 TEST_F(TrainerServiceTest, ACheckpointIsOfItsStepWhateverFollows) {
   options.config.checkpoint_interval = 2;
