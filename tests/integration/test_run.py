@@ -158,6 +158,11 @@ def test_ends_with_a_table_and_a_result(undisturbed):
     shares = [step[f"idle_{group}"] for step in rl for group in ("actor", "rollout", "eval")]
     assert all(0 <= share <= 1 for share in shares) and 0 < sum(shares) < len(shares), shares
     assert undisturbed.weights("sft") != undisturbed.weights("rl")
+    measured = {}  # each model under a version of its own: RL's steps have 1 to 1 + STEPS
+    for trajectory, turns in undisturbed.ledger()[1].items():
+        if trajectory.startswith("bench-"):
+            measured.setdefault(trajectory.split("-")[1], set()).update(version for turn in turns for version in turn)
+    assert measured == {"base": {0}, "sft": {1}, "rl": {2 + STEPS}}
     page = undisturbed.output / "report.html"
     subprocess.run([BINARY, "report", str(undisturbed.output), "--output", str(page)], check=True, capture_output=True)
     assert "SFT" in page.read_text()
@@ -346,6 +351,24 @@ def test_stopped_in_any_stage_it_resumes_to_the_same(undisturbed, tmp_path):
     other = Run(tmp_path / "a", "--resume", "--set", "rl.prompts_per_step=3")
     assert "rl.prompts_per_step: 2, now 3" in other.finish(code=2)
     assert "--resume" in Run(tmp_path / "a").finish(code=2)
+
+
+def test_a_bench_commits_nothing_before_its_rows_are_kept(tmp_path):
+    """What is committed may be forgotten, and a run that goes on without the rows measures again."""
+    flags = ["--set", "stages=[bench]", "--set", "bench.models=[base]"]
+    run = Run(tmp_path / "a", *flags)
+    run.wait_for(lambda: run.status()["stage"] == "bench base", "the bench")
+    state, kept = run.output / "state.json", run.output / "kept.json"
+    state.rename(kept)
+    state.mkdir()  # no file can take its place
+    assert "--resume" in run.finish(code=1)
+    assert run.query("SELECT count(*) FROM commits") == [(0,)]
+    state.rmdir()
+    kept.rename(state)
+    resumed = Run(tmp_path / "a", *flags, "--resume")
+    resumed.finish()
+    assert [(row["turns"], row["samples"]) for row in resumed.table()] == [(1, 2), (2, 2)]
+    assert resumed.query("SELECT count(*) FROM commits") == [(2,)]
 
 
 def test_a_step_of_which_nothing_counts_ends_the_run_with_its_reason(tmp_path):
