@@ -15,6 +15,7 @@ constexpr double kRolePatience = 300;  // at least: a role may take so long to c
 constexpr double kLeaseTimeout = 90;
 constexpr double kInstallTimeout = 600;
 constexpr double kBringUpPatience = 20;  // in which the trainer may replace the weights that a fresh engine reads
+constexpr int kPublications = 3;         // of weights that a fresh engine finds damaged, until that is taken for good
 constexpr int kInternalErrors = 3;       // of the trainer, until they are taken for good
 
 // POST path and body of an update, in SGLang's names.
@@ -38,6 +39,10 @@ Role::Request message_of(const std::string& path, const StepRequest& request) {
     message.body = to_binary({.step = request.step, .sequences = request.sequences});
   }
   return message;
+}
+
+bool is_damaged(const Error& error) {
+  return error.kind() == ErrorKind::kCorrupt || error.kind() == ErrorKind::kNotFound;
 }
 
 // An id may hold whatever a problem's id holds, slashes among it.
@@ -330,35 +335,53 @@ std::vector<InstalledWeights> Engines::install(const PublishedWeights& weights) 
   return installed;
 }
 
-void Engines::bring_up(const std::string& url, const std::function<PublishedWeights(int64_t version)>& publish_again) {
-  net::HttpClient client({.timeout_s = kInstallTimeout});
-  const auto give_newest = [&]() -> Result<int64_t> {
+PublishedWeights Engines::newest() const {
+  std::lock_guard lock(mutex_);
+  return weights_;
+}
+
+Result<int64_t> Engines::give(const std::string& url, const PublishedWeights& weights) const {
+  if (!weights.can_be_had()) return weights.version;
+  const auto [path, body] = update_request(weights);
+  const auto reply = net::HttpClient({.timeout_s = kInstallTimeout}).post_json(url + path, body);
+  if (!reply.ok()) return reply.error();
+  check_installed(installed_weights_from_json(url, *reply), weights);
+  if (newest().version == weights.version) return weights.version;
+  return Error(ErrorKind::kUnavailable, fmt::format("{} has weights {}, newer ones came", url, weights.version));
+}
+
+void Engines::bring_up(const std::string& url, const std::function<PublishedWeights(int64_t version)>& publish) {
+  for (int published = 0;; ++published) {
     PublishedWeights weights;
-    {
-      std::lock_guard lock(mutex_);
-      weights = weights_;
-    }
-    if (!weights.can_be_had()) return weights.version;
-    const auto [path, body] = update_request(weights);
-    const auto reply = client.post_json(url + path, body);
-    if (!reply.ok()) {
-      const ErrorKind kind = reply.error().kind();
-      if (kind != ErrorKind::kCorrupt && kind != ErrorKind::kNotFound) return reply.error();
-      log::warn("{}; they are published again", reply.error().what());
-      replace(weights, publish_again(weights.version));
-      return reply.error();
-    }
-    check_installed(installed_weights_from_json(url, *reply), weights);
-    const std::lock_guard lock(mutex_);
-    if (weights_.version == weights.version) return weights.version;
-    return Error(ErrorKind::kUnavailable, fmt::format("{} has weights {}, newer ones came", url, weights.version));
-  };
-  net::retry<int64_t>("the newest weights on " + url, Deadline::after(kBringUpPatience), give_newest,
-                      {.again = [](const Error&) { return true; }, .backoff = {.first_s = 0.2, .max_s = 2}})
-      .value();
+    const auto give_newest = [&] { return give(url, weights = newest()); };
+    const auto again = [](const Error& error) { return !is_damaged(error); };
+    const auto given = net::retry<int64_t>("the newest weights on " + url, Deadline::after(kBringUpPatience),
+                                           give_newest, {.again = again, .backoff = {.first_s = 0.2, .max_s = 2}});
+    if (given.ok()) break;
+    if (!is_damaged(given.error()) || published == kPublications) throw given.error();
+    log::warn("{}; they are published again", given.error().what());
+    publish_again(weights, publish);
+  }
   // The router may be restarting itself; it is told of all engines when it comes back.
-  const auto added = client.post_json(router_.url() + "/add_worker", {{"url", url}});
+  const auto added = net::HttpClient().post_json(router_.url() + "/add_worker", {{"url", url}});
   if (!added.ok()) log::warn("router did not take {}: {}", url, added.error().what());
+}
+
+// A trainer that died trains its lost steps again, and comes to these weights or past them.
+void Engines::publish_again(const PublishedWeights& damaged,
+                            const std::function<PublishedWeights(int64_t version)>& publish) {
+  const auto attempt = [&]() -> Result<int64_t> {
+    if (newest().version != damaged.version) return damaged.version;  // newer ones came
+    try {
+      replace(damaged, publish(damaged.version));
+      return damaged.version;
+    } catch (const RolledBack& back) {
+      return Error(back);
+    }
+  };
+  net::retry<int64_t>(fmt::format("the trainer to have weights {} again", damaged.version),
+                      Deadline::after(kRolePatience), attempt, {.backoff = {.first_s = 0.2, .max_s = 2}})
+      .value();
 }
 
 // Unless others were installed meanwhile.

@@ -148,13 +148,17 @@ class Engines {
   // restarting.
   std::vector<InstalledWeights> install(const PublishedWeights& weights);
   // A fresh engine serves what it was started with: it gets the newest weights before the router knows it. Where their
-  // file is damaged or gone, `publish_again(version)` makes another.
-  void bring_up(const std::string& url, const std::function<PublishedWeights(int64_t version)>& publish_again);
+  // file is damaged or gone, `publish(version)` makes another; where that throws RolledBack, the trainer is waited
+  // for, which comes to these weights again, or to newer ones.
+  void bring_up(const std::string& url, const std::function<PublishedWeights(int64_t version)>& publish);
   // Tells a router that has just started of the barrier, and then of the engines.
   void bring_up_router(bool restarted) const;
 
  private:
   void send_barrier(double patience_s) const;
+  Result<int64_t> give(const std::string& url, const PublishedWeights& weights) const;
+  void publish_again(const PublishedWeights& damaged, const std::function<PublishedWeights(int64_t version)>& publish);
+  PublishedWeights newest() const;
   void replace(const PublishedWeights& old, PublishedWeights fresh);
   Role router_;
   std::vector<Role> own_;

@@ -10,7 +10,7 @@ namespace tritonforge::rollout {
 class OneAtATime {
  public:
   void run(const std::function<void()>& work) {  // which throws nothing
-    if (asked_.fetch_add(1) > 0) return;  // who is at it goes on
+    if (asked_.fetch_add(1) > 0) return;         // who is at it goes on
     int64_t seen = 1;
     do {
       seen = asked_;

@@ -533,6 +533,37 @@ TEST_F(EnginesTest, WeightsThatAreDamagedArePublishedAgain) {
   EXPECT_EQ(requests.at(2).at("checksums").at("norm"), "cd");
 }
 
+TEST_F(EnginesTest, ATrainerThatWentBackIsWaitedForUntilItHasTheWeightsAgain) {
+  answer_with([](int round) {
+    if (round == 2) return net::Response::error(Error(ErrorKind::kNotFound, "no such file"));
+    return net::Response::json(engine("4", round == 1 ? "ab" : "cd"));
+  });
+  Engines engines(role("router"), {role("engine-0")}, {});
+  engines.install({file, 4, {{"norm", "ab"}}});
+  int asked = 0;
+  engines.bring_up(http.url(), [&](int64_t version) {
+    if (++asked < 3) throw RolledBack("the trainer has step 1");
+    return PublishedWeights{file, version, {{"norm", "cd"}}};
+  });
+  EXPECT_EQ(asked, 3);
+  EXPECT_THAT(order, ElementsAre("update", "barrier 4", "update", "update", "add " + http.url()));
+}
+
+TEST_F(EnginesTest, ATrainerThatIsPastDamagedWeightsIsNotWaitedForOnceNewerOnesCame) {
+  answer_with([this](int round) {
+    if (round == 2) return net::Response::error(Error(ErrorKind::kNotFound, "no such file"));
+    return net::Response::json(engine(requests.back().at("weight_version"), "ab"));
+  });
+  Engines engines(role("router"), {role("engine-0")}, {});
+  engines.install({file, 4, {{"norm", "ab"}}});
+  engines.bring_up(http.url(), [&](int64_t) -> PublishedWeights {
+    engines.install({file, 5, {{"norm", "ab"}}});
+    throw RolledBack("the trainer has step 4");
+  });
+  EXPECT_EQ(requests.back().at("weight_version"), "5");
+  EXPECT_EQ(order.back(), "add " + http.url());
+}
+
 // An engine on the trainer's host takes its weights out of the trainer's GPU memory: it must be told where they lie.
 TEST_F(EnginesTest, TheHandleOfGpuMemoryTravelsWithTheFile) {
   answer_with([](int) { return net::Response::json(engine("4", "ab")); });
