@@ -277,7 +277,11 @@ void Engines::send_barrier(double patience_s) const {
 bool Engines::wants(int64_t version) const {
   std::lock_guard lock(mutex_);
   const bool closed = min_version_ == std::numeric_limits<int64_t>::max();
-  return version > weights_.version && (closed || version >= min_version_);
+  const bool failed = version == weights_.version && std::ranges::any_of(deliveries_, [&](const auto& delivery) {
+                        const auto outcome = delivery->outcome(version);
+                        return outcome && !outcome->ok();
+                      });
+  return (version > weights_.version || failed) && (closed || version >= min_version_);
 }
 
 Engines::Engines(Role router, std::vector<Role> own, std::vector<std::string> external, double late_after_s)
@@ -289,10 +293,12 @@ Engines::Engines(Role router, std::vector<Role> own, std::vector<std::string> ex
           engine.url(),
           engine.ask({.path = path, .body = body.dump(), .timeout_s = kInstallTimeout, .given_up = given_up}));
     };
-    deliveries_.push_back(std::make_unique<Delivery>(engine.name(), send, [this] {
+    const auto ended = [this](const Result<InstalledWeights>& outcome) {
       const std::lock_guard lock(mutex_);  // who waits looks under it
+      if (!installing_ && !outcome.ok()) log::warn("{}; it was late, and is asked for nothing", outcome.error().what());
       ended_.notify_all();
-    }));
+    };
+    deliveries_.push_back(std::make_unique<Delivery>(engine.name(), send, ended));
   }
 }
 
@@ -300,6 +306,7 @@ std::vector<InstalledWeights> Engines::install(const PublishedWeights& weights) 
   const auto start = Clock::now();
   std::unique_lock lock(mutex_);
   weights_ = weights;
+  installing_ = true;
   for (const auto& delivery : deliveries_) delivery->give(weights);
 
   // Until all have come to an end; once one has the weights, not for much longer.
@@ -321,6 +328,7 @@ std::vector<InstalledWeights> Engines::install(const PublishedWeights& weights) 
     if (!late) ended_.wait(lock);
     else if (ended_.wait_until(lock, *late) == std::cv_status::timeout) break;
   }
+  installing_ = false;
   lock.unlock();
 
   std::vector<InstalledWeights> installed;

@@ -636,6 +636,35 @@ TEST_F(EnginesTest, ALateEngineIsNotGivenWhatWasReplaced) {
   EXPECT_THAT(versions, ElementsAre("5"));
 }
 
+// Whoever waited for it has gone on: the weights are wanted again, and its error is that of who gives them.
+TEST_F(EnginesTest, ALateEngineThatFailsIsGivenTheWeightsAgain) {
+  net::HttpServer late({.worker_threads = 1});
+  std::promise<void> release;
+  const auto released = release.get_future().share();
+  late.route("POST", "/update_weights_from_tensor", [&](const net::Request&) {
+    released.wait();
+    return net::Response::error(Error(ErrorKind::kCorrupt, "checksum of norm"));
+  });
+  late.start();
+  answer_with([](int) { return net::Response::json(engine("4", "ab")); });
+  Engines engines(role("router"), {role("engine-0"), Role(supervisor, "engine-0", late.url())}, {},
+                  /*late_after_s=*/0.05);
+  EXPECT_EQ(engines.install({file, 4, {{"norm", "ab"}}}).size(), 1u);
+  EXPECT_FALSE(engines.wants(4)) << "it is only late";
+  release.set_value();
+  const Deadline deadline = Deadline::after(60);
+  while (!engines.wants(4) && !deadline.expired()) std::this_thread::yield();
+  EXPECT_THAT(error_of_install(engines), HasSubstr("422 checksum of norm"));
+}
+
+// A trainer that goes back before its weights are published again comes to them once more.
+TEST_F(EnginesTest, WeightsThatCouldNotBeInstalledAreWantedStill) {
+  answer_with([](int) { return net::Response::error(Error(ErrorKind::kCorrupt, "checksum of norm")); });
+  Engines engines(role("router"), {role("engine-0")}, {});
+  EXPECT_THAT(error_of_install(engines), HasSubstr("checksum of norm"));
+  EXPECT_TRUE(engines.wants(4));
+}
+
 TEST_F(EnginesTest, AFreshRouterKnowsTheBarrierBeforeAnyEngine) {
   http.start();
   Engines engines(role("router"), {role("engine-0")}, {"http://e:9"});
@@ -672,7 +701,10 @@ TEST(DeliveryTest, WhateverIsThrownIsItsOutcome) {
   const auto send = [](const PublishedWeights&, const std::function<bool()>&) -> InstalledWeights {
     throw std::runtime_error("no reply of ours");
   };
-  Delivery delivery("engine-0", send, [&] { ended.set_value(); });
+  Delivery delivery("engine-0", send, [&](const Result<InstalledWeights>& outcome) {
+    EXPECT_FALSE(outcome.ok());
+    ended.set_value();
+  });
   PublishedWeights weights;
   weights.version = 3;
   delivery.give(weights);
