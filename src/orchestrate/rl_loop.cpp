@@ -5,7 +5,7 @@
 // (orchestrate/group_schedule.h). Whatever dies, the loop goes on from what the trainer has (docs/architecture.md, "One
 // recovery").
 #include <algorithm>
-#include <future>
+#include <functional>
 #include <numeric>
 
 #include "base/log.h"
@@ -16,6 +16,7 @@
 #include "orchestrate/idle_watch.h"
 #include "orchestrate/inputs.h"
 #include "orchestrate/learning_watch.h"
+#include "orchestrate/lease_ahead.h"
 #include "orchestrate/stages.h"
 #include "orchestrate/validation.h"
 
@@ -102,9 +103,12 @@ std::vector<std::string> names_of(const RlSection& rl, GroupRange range) {
 }
 
 // Waits for the groups of a step, and for those that replace what teaches nothing. With over-sampling: for those that
-// are due, and so many that are complete.
-Lease lease_step(const RunContext& run, const ProblemWalk& problems, const GroupSchedule& schedule, int64_t step) {
+// are due, and so many that are complete. `check` is called every second; what it throws ends the wait.
+Lease lease_step(const RunContext& run, const ProblemWalk& problems, const GroupSchedule& schedule, int64_t step,
+                 const std::function<void()>& check) {
+  constexpr double kRound = 1;
   const RlSection& rl = run.config.rl;
+  const auto wait_for = [&](const LeaseRequest& request) { return run.buffer.lease(request, kRound, check); };
   LeaseRequest request;
   request.lease_id = fmt::format("{}{}", kStepLease, step);
   request.count = rl.prompts_per_step;
@@ -113,11 +117,11 @@ Lease lease_step(const RunContext& run, const ProblemWalk& problems, const Group
   if (schedule.over_samples()) {
     request.of = kGroup;
     request.at_least = names_of(rl, schedule.due(step));
-    return run.buffer.lease(request);
+    return wait_for(request);
   }
   request.group_ids = names_of(rl, {(step - 1) * rl.prompts_per_step, step * rl.prompts_per_step});
   const BufferCalls calls{.submit = [&](const std::vector<GroupSpec>& groups) { run.buffer.submit(groups); },
-                          .lease = [&](const LeaseRequest& request) { return run.buffer.lease(request); },
+                          .lease = wait_for,
                           .release = [&](const std::string& lease_id) { run.buffer.release(lease_id); }};
   return lease_informative(calls, request, rl.refills, [&](size_t index) {
     return group_at(run.config, *problems.another(step, index), {step, index});
@@ -221,16 +225,16 @@ class RlStepper {
   // A step's groups, which are under way, are waited for while the step before is trained, and fetched and packed by
   // the trainer as soon as they are complete. What that takes beyond the step is part of waiting for the lease.
   void lease_ahead(int64_t step) {
-    ahead_ = {step, std::async(std::launch::async, [this, step] {
-                Lease lease = lease_step(run_, problems_, schedule_, step);
-                run_.trainer.send_ahead(request_of(lease, step));
-                return lease;
-              })};
+    ahead_.begin(step, [this, step](const std::function<void()>& check) {
+      Lease lease = lease_step(run_, problems_, schedule_, step, check);
+      check();
+      run_.trainer.send_ahead(request_of(lease, step));
+      return lease;
+    });
   }
   Lease lease_of(int64_t step) {
-    if (ahead_.lease.valid() && ahead_.step == step) return ahead_.lease.get();
-    if (ahead_.lease.valid()) ahead_.lease.wait();  // of a later step: the trainer went back. It stays leased
-    return lease_step(run_, problems_, schedule_, step);
+    if (auto lease = ahead_.take(step)) return *std::move(lease);
+    return lease_step(run_, problems_, schedule_, step, [] {});
   }
 
   RunContext& run_;
@@ -240,10 +244,7 @@ class RlStepper {
   IdleWatch idle_;
   const GroupSchedule schedule_;
   int64_t submitted_ = 0;  // groups of the run, from its first
-  struct {
-    int64_t step = 0;
-    std::future<Lease> lease;
-  } ahead_;
+  LeaseAhead ahead_;       // last: it uses all of the above
 };
 
 }  // namespace
