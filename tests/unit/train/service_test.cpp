@@ -427,10 +427,12 @@ TEST_F(TrainerServiceTest, AStopSavesOnlyWhereTheRunMayGoOnFrom) {
   options.config.stop_interval = 2;
   options.config.total_steps = 5;
   const auto goes_on_with = [&](int64_t steps) {  // a start, so many steps, a stop, and another start
-    TrainerService service(options);
+    {
+      TrainerService service(options);
+      for (int64_t i = 0; i < steps; ++i) service.step(sft(service.steps_done() + 1));
+      service.shut_down();
+    }
     options.resume = true;
-    for (int64_t i = 0; i < steps; ++i) service.step(sft(service.steps_done() + 1));
-    service.shut_down();
     return TrainerService(options).steps_done();
   };
   EXPECT_EQ(goes_on_with(2), 2);
