@@ -112,6 +112,18 @@ std::string percent_decode(std::string_view text, bool plus_is_space) {
   return out;
 }
 
+std::string percent_encode(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    const bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+                       std::string_view("-._~").find(c) != std::string_view::npos;
+    if (plain) out += c;
+    else fmt::format_to(std::back_inserter(out), "%{:02X}", static_cast<unsigned char>(c));
+  }
+  return out;
+}
+
 std::map<std::string, std::string> parse_query(std::string_view query) {
   std::map<std::string, std::string> result;
   while (!query.empty()) {

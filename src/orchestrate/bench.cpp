@@ -94,7 +94,12 @@ std::string label_of(const RecipeConfig& config, const std::string& stage) {
   return alone ? (model.has_filename() ? model : model.parent_path()).filename().string() : stage;
 }
 
-std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage) {
+int64_t weights_version(const RecipeConfig& config, const std::string& stage) {
+  if (stage == "rl") return 2 + config.rl.steps;
+  return stage == "sft" ? 1 : 0;
+}
+
+BenchEnd run_bench(RunContext& run, const std::string& stage) {
   const auto& bench = run.config.bench;
   const std::string label = "bench " + stage;
   BenchResults results;
@@ -132,10 +137,11 @@ std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage) {
   }
   show();
   run.buffer.require_results(leases, label);
-  for (const Lease& lease : leases) run.buffer.commit(lease.id, /*step=*/0);
   run.record.write_bench(stage, results.samples);
   write_results(results, run.record.folder() / ("bench-" + stage));
-  return bench_rows(results);
+  BenchEnd end{bench_rows(results), {}};
+  for (const Lease& lease : leases) end.leases.push_back(lease.id);
+  return end;
 }
 
 }  // namespace tritonforge::orchestrate

@@ -4,7 +4,7 @@
 
 namespace tritonforge::orchestrate {
 
-Delivery::Delivery(std::string engine, Send send, std::function<void()> ended)
+Delivery::Delivery(std::string engine, Send send, Ended ended)
     : engine_(std::move(engine)), send_(std::move(send)), ended_(std::move(ended)), thread_([this] { run(); }) {}
 
 Delivery::~Delivery() {
@@ -60,7 +60,7 @@ void Delivery::run() {
       version_ = weights.version;
       outcome_ = outcome;
     }
-    ended_();
+    ended_(outcome);
   }
 }
 

@@ -17,8 +17,9 @@ class Delivery {
  public:
   // Puts the weights on the engine; `given_up` says when nobody wants them there any more, and it may throw then.
   using Send = std::function<InstalledWeights(const PublishedWeights& weights, const std::function<bool()>& given_up)>;
+  using Ended = std::function<void(const Result<InstalledWeights>& outcome)>;
   // `ended` is called after each one that came to an end, from the delivery's thread.
-  Delivery(std::string engine, Send send, std::function<void()> ended);
+  Delivery(std::string engine, Send send, Ended ended);
   ~Delivery();  // gives up, and waits for the end of what is sent
   Delivery(const Delivery&) = delete;
   Delivery& operator=(const Delivery&) = delete;
@@ -32,7 +33,7 @@ class Delivery {
   void run();
   const std::string engine_;
   const Send send_;
-  const std::function<void()> ended_;
+  const Ended ended_;
   mutable std::mutex mutex_;  // all below
   std::condition_variable changed_;
   std::optional<PublishedWeights> next_;  // not begun

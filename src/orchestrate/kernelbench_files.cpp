@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "net/wire.h"
+
 namespace tritonforge::orchestrate {
 namespace {
 
@@ -85,8 +87,9 @@ void write_kernelbench_run(const BenchResults& results, int level, Answer answer
       entry.update(OrderedJson(to_kernel_exec_result(answered.verdict)));
       entries.push_back(std::move(entry));
       if (!answered.code.empty())
-        write_file_atomic(folder / fmt::format("level_{}_problem_{}_sample_{}_kernel.py", level, key, s),
-                          answered.code);
+        write_file_atomic(
+            folder / fmt::format("level_{}_problem_{}_sample_{}_kernel.py", level, net::percent_encode(key), s),
+            answered.code);
     }
     most = std::max(most, entries.size());
   }

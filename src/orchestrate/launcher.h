@@ -47,7 +47,7 @@ class Launched {
     std::optional<int> code = {};
   };
   explicit Launched(std::vector<Member> members) : members_(std::move(members)) {}
-  ~Launched();
+  virtual ~Launched();  // waits for the end of what still runs
   Launched(const Launched&) = delete;
   std::vector<pid_t> pids() const;  // by rank
   const std::vector<Member>& members() const { return members_; }
@@ -75,7 +75,7 @@ class Launcher {
   // Before the first start: what the hosts lack. Throws kMachine naming the host.
   virtual void prepare() {}
   // Throws kUnavailable where one cannot be started, or no host is left for it.
-  std::unique_ptr<Launched> start(const Job& job);
+  virtual std::unique_ptr<Launched> start(const Job& job);
   // Tells it of the end of what it started: whether it was the host that went.
   virtual void ended(const std::string& role, const Launched& launched);
 

@@ -15,6 +15,7 @@ constexpr double kRolePatience = 300;  // at least: a role may take so long to c
 constexpr double kLeaseTimeout = 90;
 constexpr double kInstallTimeout = 600;
 constexpr double kBringUpPatience = 20;  // in which the trainer may replace the weights that a fresh engine reads
+constexpr int kPublications = 3;         // of weights that a fresh engine finds damaged, until that is taken for good
 constexpr int kInternalErrors = 3;       // of the trainer, until they are taken for good
 
 // POST path and body of an update, in SGLang's names.
@@ -38,6 +39,15 @@ Role::Request message_of(const std::string& path, const StepRequest& request) {
     message.body = to_binary({.step = request.step, .sequences = request.sequences});
   }
   return message;
+}
+
+bool is_damaged(const Error& error) {
+  return error.kind() == ErrorKind::kCorrupt || error.kind() == ErrorKind::kNotFound;
+}
+
+// An id may hold whatever a problem's id holds, slashes among it.
+std::string lease_path(const std::string& lease_id, const char* what) {
+  return fmt::format("/v2/leases/{}/{}", net::percent_encode(lease_id), what);
 }
 
 }  // namespace
@@ -115,7 +125,8 @@ Lease Buffer::lease(LeaseRequest request, double round_s, const std::function<vo
 }
 
 GroupProgress Buffer::progress(const std::string& group_prefix) const {
-  return group_progress_from_json(role_.ask({.method = "GET", .path = "/v2/progress?groups=" + group_prefix}));
+  return group_progress_from_json(
+      role_.ask({.method = "GET", .path = "/v2/progress?groups=" + net::percent_encode(group_prefix)}));
 }
 
 int64_t Buffer::trajectories() const {
@@ -123,7 +134,7 @@ int64_t Buffer::trajectories() const {
 }
 
 void Buffer::commit(const std::string& lease_id, int64_t step) const {
-  role_.post("/v2/leases/" + lease_id + "/commit", {{"step", step}}, 60);
+  role_.post(lease_path(lease_id, "commit"), {{"step", step}}, 60);
 }
 
 void Buffer::require_results(const std::vector<Lease>& leases, const std::string& what) const {
@@ -137,12 +148,12 @@ void Buffer::require_results(const std::vector<Lease>& leases, const std::string
     }
   }
   if (leases.empty()) return;
-  for (const Lease& lease : leases) role_.post("/v2/leases/" + lease.id + "/discard", Json::object(), 60);
+  for (const Lease& lease : leases) role_.post(lease_path(lease.id, "discard"), Json::object(), 60);
   fail(ErrorKind::kUnavailable, "{}: every trajectory failed, none through the model: {}", what, reason);
 }
 
 void Buffer::release(const std::string& lease_id) const {
-  role_.post("/v2/leases/" + lease_id + "/release", Json::object(), 60);
+  role_.post(lease_path(lease_id, "release"), Json::object(), 60);
 }
 
 void Trainer::go_on(const std::function<void(int64_t next)>& work) {
@@ -266,7 +277,11 @@ void Engines::send_barrier(double patience_s) const {
 bool Engines::wants(int64_t version) const {
   std::lock_guard lock(mutex_);
   const bool closed = min_version_ == std::numeric_limits<int64_t>::max();
-  return version > weights_.version && (closed || version >= min_version_);
+  const bool failed = version == weights_.version && std::ranges::any_of(deliveries_, [&](const auto& delivery) {
+                        const auto outcome = delivery->outcome(version);
+                        return outcome && !outcome->ok();
+                      });
+  return (version > weights_.version || failed) && (closed || version >= min_version_);
 }
 
 Engines::Engines(Role router, std::vector<Role> own, std::vector<std::string> external, double late_after_s)
@@ -278,10 +293,12 @@ Engines::Engines(Role router, std::vector<Role> own, std::vector<std::string> ex
           engine.url(),
           engine.ask({.path = path, .body = body.dump(), .timeout_s = kInstallTimeout, .given_up = given_up}));
     };
-    deliveries_.push_back(std::make_unique<Delivery>(engine.name(), send, [this] {
+    const auto ended = [this](const Result<InstalledWeights>& outcome) {
       const std::lock_guard lock(mutex_);  // who waits looks under it
+      if (!installing_ && !outcome.ok()) log::warn("{}; it was late, and is asked for nothing", outcome.error().what());
       ended_.notify_all();
-    }));
+    };
+    deliveries_.push_back(std::make_unique<Delivery>(engine.name(), send, ended));
   }
 }
 
@@ -289,6 +306,7 @@ std::vector<InstalledWeights> Engines::install(const PublishedWeights& weights) 
   const auto start = Clock::now();
   std::unique_lock lock(mutex_);
   weights_ = weights;
+  installing_ = true;
   for (const auto& delivery : deliveries_) delivery->give(weights);
 
   // Until all have come to an end; once one has the weights, not for much longer.
@@ -310,6 +328,7 @@ std::vector<InstalledWeights> Engines::install(const PublishedWeights& weights) 
     if (!late) ended_.wait(lock);
     else if (ended_.wait_until(lock, *late) == std::cv_status::timeout) break;
   }
+  installing_ = false;
   lock.unlock();
 
   std::vector<InstalledWeights> installed;
@@ -324,35 +343,53 @@ std::vector<InstalledWeights> Engines::install(const PublishedWeights& weights) 
   return installed;
 }
 
-void Engines::bring_up(const std::string& url, const std::function<PublishedWeights(int64_t version)>& publish_again) {
-  net::HttpClient client({.timeout_s = kInstallTimeout});
-  const auto give_newest = [&]() -> Result<int64_t> {
+PublishedWeights Engines::newest() const {
+  std::lock_guard lock(mutex_);
+  return weights_;
+}
+
+Result<int64_t> Engines::give(const std::string& url, const PublishedWeights& weights) const {
+  if (!weights.can_be_had()) return weights.version;
+  const auto [path, body] = update_request(weights);
+  const auto reply = net::HttpClient({.timeout_s = kInstallTimeout}).post_json(url + path, body);
+  if (!reply.ok()) return reply.error();
+  check_installed(installed_weights_from_json(url, *reply), weights);
+  if (newest().version == weights.version) return weights.version;
+  return Error(ErrorKind::kUnavailable, fmt::format("{} has weights {}, newer ones came", url, weights.version));
+}
+
+void Engines::bring_up(const std::string& url, const std::function<PublishedWeights(int64_t version)>& publish) {
+  for (int published = 0;; ++published) {
     PublishedWeights weights;
-    {
-      std::lock_guard lock(mutex_);
-      weights = weights_;
-    }
-    if (!weights.can_be_had()) return weights.version;
-    const auto [path, body] = update_request(weights);
-    const auto reply = client.post_json(url + path, body);
-    if (!reply.ok()) {
-      const ErrorKind kind = reply.error().kind();
-      if (kind != ErrorKind::kCorrupt && kind != ErrorKind::kNotFound) return reply.error();
-      log::warn("{}; they are published again", reply.error().what());
-      replace(weights, publish_again(weights.version));
-      return reply.error();
-    }
-    check_installed(installed_weights_from_json(url, *reply), weights);
-    const std::lock_guard lock(mutex_);
-    if (weights_.version == weights.version) return weights.version;
-    return Error(ErrorKind::kUnavailable, fmt::format("{} has weights {}, newer ones came", url, weights.version));
-  };
-  net::retry<int64_t>("the newest weights on " + url, Deadline::after(kBringUpPatience), give_newest,
-                      {.again = [](const Error&) { return true; }, .backoff = {.first_s = 0.2, .max_s = 2}})
-      .value();
+    const auto give_newest = [&] { return give(url, weights = newest()); };
+    const auto again = [](const Error& error) { return !is_damaged(error); };
+    const auto given = net::retry<int64_t>("the newest weights on " + url, Deadline::after(kBringUpPatience),
+                                           give_newest, {.again = again, .backoff = {.first_s = 0.2, .max_s = 2}});
+    if (given.ok()) break;
+    if (!is_damaged(given.error()) || published == kPublications) throw given.error();
+    log::warn("{}; they are published again", given.error().what());
+    publish_again(weights, publish);
+  }
   // The router may be restarting itself; it is told of all engines when it comes back.
-  const auto added = client.post_json(router_.url() + "/add_worker", {{"url", url}});
+  const auto added = net::HttpClient().post_json(router_.url() + "/add_worker", {{"url", url}});
   if (!added.ok()) log::warn("router did not take {}: {}", url, added.error().what());
+}
+
+// A trainer that died trains its lost steps again, and comes to these weights or past them.
+void Engines::publish_again(const PublishedWeights& damaged,
+                            const std::function<PublishedWeights(int64_t version)>& publish) {
+  const auto attempt = [&]() -> Result<int64_t> {
+    if (newest().version != damaged.version) return damaged.version;  // newer ones came
+    try {
+      replace(damaged, publish(damaged.version));
+      return damaged.version;
+    } catch (const RolledBack& back) {
+      return Error(back);
+    }
+  };
+  net::retry<int64_t>(fmt::format("the trainer to have weights {} again", damaged.version),
+                      Deadline::after(kRolePatience), attempt, {.backoff = {.first_s = 0.2, .max_s = 2}})
+      .value();
 }
 
 // Unless others were installed meanwhile.

@@ -139,22 +139,27 @@ class Engines {
 
   // The version barrier: from here on the router forwards nothing to an engine below this version.
   void require(int64_t version);
-  // Whether weights of this version must be installed: the engines have no such ones, and nobody asks for newer.
+  // Whether weights of this version must be installed: the engines have no such ones, or one of them could not take
+  // them, and nobody asks for newer.
   bool wants(int64_t version) const;
   // Puts the weights on the engines, moves the barrier up to them, and remembers them for engines that come back. An
   // engine that is down is waited for, one that cannot be reached is asked again. Where one has them, no other is
   // waited for much longer than that one took: a late one gets no request until it has them, too, and is not among the
-  // returned. Throws naming the engine: kCorrupt where the file is not the publisher's, kUnavailable where it is beyond
-  // restarting.
+  // returned. One that fails once nobody waits for it is wanted() again, by name in the log. Throws naming the engine:
+  // kCorrupt where the file is not the publisher's, kUnavailable where it is beyond restarting.
   std::vector<InstalledWeights> install(const PublishedWeights& weights);
   // A fresh engine serves what it was started with: it gets the newest weights before the router knows it. Where their
-  // file is damaged or gone, `publish_again(version)` makes another.
-  void bring_up(const std::string& url, const std::function<PublishedWeights(int64_t version)>& publish_again);
+  // file is damaged or gone, `publish(version)` makes another; where that throws RolledBack, the trainer is waited
+  // for, which comes to these weights again, or to newer ones.
+  void bring_up(const std::string& url, const std::function<PublishedWeights(int64_t version)>& publish);
   // Tells a router that has just started of the barrier, and then of the engines.
   void bring_up_router(bool restarted) const;
 
  private:
   void send_barrier(double patience_s) const;
+  Result<int64_t> give(const std::string& url, const PublishedWeights& weights) const;
+  void publish_again(const PublishedWeights& damaged, const std::function<PublishedWeights(int64_t version)>& publish);
+  PublishedWeights newest() const;
   void replace(const PublishedWeights& old, PublishedWeights fresh);
   Role router_;
   std::vector<Role> own_;
@@ -162,6 +167,7 @@ class Engines {
   const double late_after_s_;
   mutable std::mutex mutex_;
   std::condition_variable ended_;                              // a delivery
+  bool installing_ = false;                                    // somebody waits for that
   PublishedWeights weights_{{}, /*version=*/-1, {}};           // installed last
   int64_t min_version_ = std::numeric_limits<int64_t>::max();  // closed
   std::vector<std::unique_ptr<Delivery>> deliveries_;          // to each of our own; end first

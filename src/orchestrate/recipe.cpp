@@ -218,6 +218,14 @@ void RecipeConfig::validate() const {
     check(rl.replay.groups == 0 || rl.train.loss.tis_cap > 0, "rl.train.loss.tis_cap",
           "must be above 0 with rl.replay: replayed tokens are weighed by how likely they still are");
     rl.schedule();  // throws
+    for (const auto& [key, interval] : {std::pair{"rl.train.checkpoint_interval", rl.train.checkpoint_interval},
+                                        std::pair{"rl.validation.every", rl.validation.every}}) {
+      const int64_t above = (interval / rl.update_interval + 1) * rl.update_interval;
+      check(interval % rl.update_interval == 0, key,
+            fmt::format("is {}: only after every {} steps (rl.update_interval) do the engines have the trainer's "
+                        "weights; the next multiple is {}",
+                        interval, rl.update_interval, above));
+    }
     check(rl.over_sampling == 0 || rl.refills == 0, "rl.over_sampling",
           "and rl.refills are two ways to have more groups than a step needs: one of them must be 0");
     check(rl.validation.every == 0 || !rl.validation.problems.empty(), "rl.validation.problems", "is missing");

@@ -122,7 +122,8 @@ struct RlSection {
     v("max_staleness", max_staleness, at_least(0),
       "steps that generation may run ahead of training, and weight versions that a token may be old");
     v("update_interval", update_interval, at_least(1),
-      "steps from one set of weights on the engines to the next: a token may be one less versions older");
+      "steps from one set of weights on the engines to the next: a token may be one less versions older; "
+      "train.checkpoint_interval and validation.every are multiples of it, and a stop goes back to the last update");
     v("over_sampling", over_sampling, at_least(0),
       "groups under way as a multiple of prompts_per_step, above 1: a step takes those that are complete first, and "
       "one that is late waits for a later step; 0 = off");

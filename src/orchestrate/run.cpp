@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <span>
 #include <thread>
@@ -142,12 +141,11 @@ void train_rl(RunContext& run) {
   run.stop_trainer();
 }
 
-std::vector<BenchRow> measure(RunContext& run, const std::string& weights) {
-  // The engines serve the base model as version 0, what SFT made as 1, and what RL made as 1 + its steps.
-  const std::map<std::string, int64_t> versions = {{"base", 0}, {"sft", 1}, {"rl", 1 + run.config.rl.steps}};
+BenchEnd measure(RunContext& run, const std::string& weights) {
   if (run.config.model.is_chat()) return run_bench(run, weights);
-  if (weights == "base") run.engines.require(0);
-  else run.engines.install(exported_weights(run.record.folder() / "models" / weights, versions.at(weights)));
+  const int64_t version = weights_version(run.config, weights);
+  if (weights == "base") run.engines.require(version);
+  else run.engines.install(exported_weights(run.record.folder() / "models" / weights, version));
   return run_bench(run, weights);
 }
 
@@ -156,13 +154,14 @@ void run_stages(RunContext& run, StatusThread& status) {
   run.record.set_plan(left);
   for (const std::string& stage : left) {
     const auto start = Clock::now();
-    std::vector<BenchRow> rows;
+    BenchEnd measured;
     if (stage == "data") verify_pairs(run);
     else if (stage == "sft") run_sft(run);
     else if (stage == "rl") train_rl(run);
-    else rows = measure(run, stage.substr(std::string_view("bench-").size()));
-    run.record.finish_stage(stage, seconds_since(start), rows);
-    if (!rows.empty()) status.table(rows);
+    else measured = measure(run, stage.substr(std::string_view("bench-").size()));
+    run.record.finish_stage(stage, seconds_since(start), measured.rows);
+    for (const std::string& lease : measured.leases) run.buffer.commit(lease, /*step=*/0);
+    if (!measured.rows.empty()) status.table(measured.rows);
     const auto next = std::span(left).subspan(static_cast<size_t>(&stage - left.data()) + 1);
     status.line(fmt::format("{} done in {}{}{}", stage, format_duration(seconds_since(start)),
                             next.empty() ? "" : "; next: ", fmt::join(next, ", ")));

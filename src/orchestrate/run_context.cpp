@@ -217,6 +217,9 @@ train::TrainConfig trainer_config(const RecipeConfig& config, const train::Train
   result.total_steps = total_steps;
   result.max_staleness = config.rl.max_staleness + config.rl.update_interval - 1 +
                          (config.rl.replay.groups > 0 ? config.rl.replay.steps : 0);
+  // Between two updates the engines have other weights than the trainer: a run that went on from there would give them
+  // those in between.
+  if (stage == "rl") result.stop_interval = config.rl.update_interval;
   result.checkpoint = (run_folder / "checkpoints" / stage).string();
   result.run_id = checksum(fs::absolute(run_folder).string()).substr(0, 12) + "-" + stage;
   return result;

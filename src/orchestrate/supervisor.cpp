@@ -97,11 +97,12 @@ void Supervisor::bring_up(Role& role, bool restarted) {
   auto process = launcher_->start(job);
   {
     std::lock_guard lock(mutex_);
-    role.process = std::move(process);
+    role.process.swap(process);
     role.status.pids = role.process->pids();
     const std::string& host = role.process->members().front().place.host;
     role.status.host = host == kHead ? "" : host;
   }
+  process.reset();  // the one before: its end may take as long as a driver holds it, and the others need the lock
   net::HttpClient client({.timeout_s = 5});
   const double timeout_s = std::min(role.spec.ready_timeout_s, options_.start_timeout_s);
   const Deadline deadline = Deadline::after(timeout_s);
@@ -293,8 +294,9 @@ void Supervisor::stop_all() {
     }
     for (const auto& role : roles) join(*role);
   }
+  std::vector<std::shared_ptr<Role>> gone;  // beyond the lock, as the end of their processes is waited for
   std::lock_guard lock(mutex_);
-  roles_.clear();
+  gone.swap(roles_);
 }
 
 // Two threads may stop at the same time: one of them joins, the other waits for it.

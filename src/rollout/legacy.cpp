@@ -241,7 +241,6 @@ Legacy::Legacy(RolloutService& service) : service_(service) {
   } catch (const std::exception& error) {  // its prompt file may be gone
     log::error("/start_rollout: its passes do not go on: {}", error.what());
   }
-  const std::lock_guard lock(passes_mutex_);
   begin_passes();
 }
 
@@ -251,8 +250,7 @@ void Legacy::groups_changed() {
     ++changes_;
   }
   changed_.notify_all();
-  // Whoever holds it begins what there is to begin.
-  if (const std::unique_lock lock(passes_mutex_, std::try_to_lock); lock.owns_lock()) begin_passes();
+  begin_passes();
 }
 
 net::Response Legacy::start_rollout(const Json& body) {
@@ -260,7 +258,7 @@ net::Response Legacy::start_rollout(const Json& body) {
   const LegacyRollout rollout = legacy_rollout_from_payload(body);
   const double timeout_s = lenient_number(body, "group_timeout_seconds", 300, where);
   const double ratio = lenient_number(body, "min_timeout_group_size_ratio", 0.7, where);
-  const std::lock_guard lock(passes_mutex_);
+  std::unique_lock lock(passes_mutex_);
   // Refused, it leaves the rollout before it as it is.
   const auto result = service_.start_groups(rollout.pass(0));
   Store& store = service_.store();
@@ -268,6 +266,7 @@ net::Response Legacy::start_rollout(const Json& body) {
   store.set_setting("group_timeout_s", fmt::format("{}", timeout_s));
   store.set_setting("min_timeout_ratio", fmt::format("{}", ratio));
   under_way_ = UnderWay{body, rollout, /*next_pass=*/1, /*kept_pass=*/-1};
+  lock.unlock();
   begin_passes();
   const std::string message = fmt::format("{} groups started, {} were there already; the first of {} passes",
                                           result.accepted.size(), result.known.size(), rollout.passes);
@@ -277,6 +276,11 @@ net::Response Legacy::start_rollout(const Json& body) {
 }
 
 void Legacy::begin_passes() {
+  beginning_.run([this] { begin_those_with_room(); });
+}
+
+void Legacy::begin_those_with_room() {
+  const std::lock_guard lock(passes_mutex_);
   if (!under_way_) return;
   UnderWay& now = *under_way_;
   const size_t samples = now.rollout.samples_of_a_pass();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "net/http.h"
+#include "rollout/one_at_a_time.h"
 #include "rollout/service.h"
 
 namespace tritonforge::rollout {
@@ -35,8 +36,9 @@ class Legacy {
  private:
   net::Response start_rollout(const Json& body);
   // Passes begin one after another, each once fewer samples wait than one has: a legacy trainer asks for a thousand at
-  // once. With passes_mutex_ held.
+  // once.
   void begin_passes();
+  void begin_those_with_room();
   net::Response write(const Json& body);
   // Whole groups until they hold batch_size items (-1: all there are); waits for them until the deadline. A reader that
   // `left` takes nothing.
@@ -49,6 +51,7 @@ class Legacy {
     LegacyRollout rollout;
     int64_t next_pass = 0, kept_pass = -1;  // kept_pass: next_pass as the store has it
   };
+  OneAtATime beginning_;
   std::mutex passes_mutex_;
   std::optional<UnderWay> under_way_;  // the last /start_rollout; durable as the setting "rollout"
   std::mutex change_mutex_;

@@ -47,6 +47,10 @@ void TrainConfig::validate_job() const {
   if (model.empty()) fail(ErrorKind::kUsage, "model is missing: a Hugging Face folder or a GGUF file");
   if (checkpoint_interval > 0 && checkpoint.empty())
     fail(ErrorKind::kUsage, "checkpoint_interval is set but no checkpoint folder");
+  if (checkpoint_interval % stop_interval != 0) {
+    fail(ErrorKind::kUsage, "checkpoint_interval {} is no multiple of stop_interval {}: the next one is {}",
+         checkpoint_interval, stop_interval, (checkpoint_interval / stop_interval + 1) * stop_interval);
+  }
 }
 
 }  // namespace tritonforge::train

@@ -101,7 +101,7 @@ struct TrainConfig {
   LossConfig loss;
 
   std::string checkpoint;
-  int64_t checkpoint_interval = 0, keep_checkpoints = 2;
+  int64_t checkpoint_interval = 0, keep_checkpoints = 2, stop_interval = 1;
   double watchdog_s = 600;
   std::string run_id;  // "" = from the checkpoint's path
   double buffer_timeout_s = 120;
@@ -152,6 +152,9 @@ struct TrainConfig {
     v("checkpoint", checkpoint, by_run(), "folder of checkpoints; empty = none");
     v("checkpoint_interval", checkpoint_interval, at_least(0), "steps between checkpoints; 0 = only on /save");
     v("keep_checkpoints", keep_checkpoints, at_least(1), "newest checkpoints that are kept");
+    v("stop_interval", stop_interval, by_run(), at_least(1),
+      "steps after whose multiples, and after the last step, a stop saves; after any other it leaves the last "
+      "checkpoint");
     v("watchdog_s", watchdog_s, at_least(0),
       "seconds without progress after which a step counts as hung: /health is red and names the part; 0 = never");
     v("run_id", run_id, by_run(), "names the shared-memory folder of published weights");
@@ -162,6 +165,8 @@ struct TrainConfig {
   void validate() const;  // throws kUsage naming the field, kUnsupported naming the degree
   // Why optimizer_state is not for a model of this dtype there, in one line; empty where it is.
   std::string states_refusal(const std::string& on_device, const std::string& of_dtype) const;
+  // Whether a trainer that is stopped after so many steps may be gone on with from there.
+  bool may_stop_at(int64_t step) const { return step % stop_interval == 0 || step == total_steps; }
   void validate_job() const;  // every option, and the model and folders, which a recipe leaves to the orchestrator
 };
 

@@ -190,7 +190,7 @@ std::optional<DeviceLock::Hold> TrainerService::share_device() {
 
 // Our buffer answers in binary; one that has only the JSON form is understood too.
 SequenceBatch TrainerService::fetch_lease(const StepRequest& request) {
-  const std::string url = request.buffer + "/v2/leases/" + request.lease_id;
+  const std::string url = request.buffer + "/v2/leases/" + net::percent_encode(request.lease_id);
   net::ClientOptions options = client_options(options_);
   options.headers["accept"] = fmt::format("{}, application/json;q=0.5", kSequencesContentType);
   const net::Response reply = buffer_client_.request("GET", url, "", "", &options).value();
@@ -291,7 +291,7 @@ void TrainerService::commit_leases() {
   if (buffer_.empty()) return;  // the next step says where it is
   for (TrainedLease& lease : leases_) {
     if (lease.committed || lease.step > checkpoint_step_) continue;
-    const std::string url = buffer_ + "/v2/leases/" + lease.lease_id + "/commit";
+    const std::string url = buffer_ + "/v2/leases/" + net::percent_encode(lease.lease_id) + "/commit";
     const auto reply = buffer_client_.post_json(url, {{"step", lease.step}});
     lease.committed = reply.ok();
     if (!reply.ok()) {
@@ -379,7 +379,13 @@ void TrainerService::shut_down() {
     ~End() { service.tell({.what = RankCommand::What::kEnd}); }
   } end{*this};
   settle(true);
-  if (!store_ || trainer_->broken() || trainer_->state().step <= std::max<int64_t>(checkpoint_step_, 0)) return;
+  const int64_t step = trainer_->state().step;
+  if (!store_ || trainer_->broken() || step <= std::max<int64_t>(checkpoint_step_, 0)) return;
+  if (!options_.config.may_stop_at(step)) {
+    log::info("step {} is not saved: a stop saves every {} steps, and the others are trained again", step,
+              options_.config.stop_interval);
+    return;
+  }
   save("");
   log::info("saved {}", checkpoint_path_);
 }

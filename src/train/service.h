@@ -50,7 +50,7 @@ class TrainerService {
   // To SGLang's own servers, in its way (weights/sglang.h).
   void push(int64_t version, const std::vector<std::string>& engines, const weights::SglangOptions& options);
   fs::path export_to(const std::string& folder);
-  // A checkpoint where there is a folder for it and steps since the last one.
+  // A checkpoint where there is a folder for it, steps since the last one, and the config's stop_interval has one here.
   void shut_down();
   // A checkpoint that was written behind the steps is in place or has failed: leases are committed, or health says so.
   // Without `wait`: where it is done. `told`, from any thread: that one is.

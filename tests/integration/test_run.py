@@ -158,6 +158,11 @@ def test_ends_with_a_table_and_a_result(undisturbed):
     shares = [step[f"idle_{group}"] for step in rl for group in ("actor", "rollout", "eval")]
     assert all(0 <= share <= 1 for share in shares) and 0 < sum(shares) < len(shares), shares
     assert undisturbed.weights("sft") != undisturbed.weights("rl")
+    measured = {}  # each model under a version of its own: RL's steps have 1 to 1 + STEPS
+    for trajectory, turns in undisturbed.ledger()[1].items():
+        if trajectory.startswith("bench-"):
+            measured.setdefault(trajectory.split("-")[1], set()).update(version for turn in turns for version in turn)
+    assert measured == {"base": {0}, "sft": {1}, "rl": {2 + STEPS}}
     page = undisturbed.output / "report.html"
     subprocess.run([BINARY, "report", str(undisturbed.output), "--output", str(page)], check=True, capture_output=True)
     assert "SFT" in page.read_text()
@@ -249,6 +254,24 @@ def test_new_weights_every_second_step_and_a_kill_changes_nothing(tmp_path):
     assert again.weights("rl") == once.weights("rl")
 
 
+def test_a_stop_between_two_updates_changes_nothing(tmp_path):
+    """The trainer has step 3, the engines the weights of step 2, which step 4 is sampled from."""
+    flags = ["--set", "rl.update_interval=2", "--set", "stages=[sft, rl]"]
+    once = Run(tmp_path / "a", *flags)
+    once.finish()
+    stopped = Run(tmp_path / "b", *flags)
+    stopped.wait_for_rl_step(3)
+    stopped.process.send_signal(signal.SIGINT)
+    assert "--resume" in stopped.finish(code=130)
+    saved = sorted(path.name for path in (stopped.output / "checkpoints/rl").glob("step-*"))
+    assert saved and all(int(name.removeprefix("step-")) % 2 == 0 for name in saved), saved
+    resumed = Run(tmp_path / "b", *flags, "--resume")
+    resumed.finish()
+    assert resumed.weights() == once.weights()
+    assert resumed.ledger() == once.ledger()
+    assert [step["on_policy_fraction"] for step in resumed.steps("rl")] == [float(s % 2 == 0) for s in range(STEPS)]
+
+
 def test_a_killed_rank_of_the_trainer_changes_nothing(tmp_path):
     """Rank 1 answers nobody: rank 0 and the supervisor find out by themselves."""
     flags = ["--set", "placement.actor.dp=2", "--set", "stages=[sft, rl]"]
@@ -328,6 +351,24 @@ def test_stopped_in_any_stage_it_resumes_to_the_same(undisturbed, tmp_path):
     other = Run(tmp_path / "a", "--resume", "--set", "rl.prompts_per_step=3")
     assert "rl.prompts_per_step: 2, now 3" in other.finish(code=2)
     assert "--resume" in Run(tmp_path / "a").finish(code=2)
+
+
+def test_a_bench_commits_nothing_before_its_rows_are_kept(tmp_path):
+    """What is committed may be forgotten, and a run that goes on without the rows measures again."""
+    flags = ["--set", "stages=[bench]", "--set", "bench.models=[base]"]
+    run = Run(tmp_path / "a", *flags)
+    run.wait_for(lambda: run.status()["stage"] == "bench base", "the bench")
+    state, kept = run.output / "state.json", run.output / "kept.json"
+    state.rename(kept)
+    state.mkdir()  # no file can take its place
+    assert "--resume" in run.finish(code=1)
+    assert run.query("SELECT count(*) FROM commits") == [(0,)]
+    state.rmdir()
+    kept.rename(state)
+    resumed = Run(tmp_path / "a", *flags, "--resume")
+    resumed.finish()
+    assert [(row["turns"], row["samples"]) for row in resumed.table()] == [(1, 2), (2, 2)]
+    assert resumed.query("SELECT count(*) FROM commits") == [(2,)]
 
 
 def test_a_step_of_which_nothing_counts_ends_the_run_with_its_reason(tmp_path):

@@ -167,6 +167,22 @@ TEST_F(BenchResultsFiles, KernelBenchReadsTheBestTurnsInTheOrderOfItsProblems) {
   EXPECT_EQ(passes["metadata"]["total_correct_samples"], 2);
 }
 
+// Whoever wrote the problems named them: no such name is a way out of the folder.
+TEST_F(BenchResultsFiles, AProblemsIdIsPartOfAFilesNameWhateverItHolds) {
+  BenchResults results = on_a_gpu();
+  results.problems[0].problem_id = 0;
+  results.problems[0].id = "../../set/r elu";
+  write_results(results, folder.path());
+  std::vector<std::string> kernels;
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path())) {
+    if (entry.path().filename().string().find("elu_sample_0") != std::string::npos)
+      kernels.push_back(entry.path().lexically_relative(folder.path()));
+  }
+  const std::string file = "level_1_problem_..%2F..%2Fset%2Fr%20elu_sample_0_kernel.py";
+  EXPECT_THAT(kernels, ::testing::UnorderedElementsAre("kernelbench/runs/level1/" + file,
+                                                       "kernelbench/runs/level1_final/" + file));
+}
+
 TEST_F(BenchResultsFiles, KernelBenchFindsTheBaselinesThatWereTimed) {
   write_results(on_a_gpu(), folder.path());
   const fs::path timing = kernelbench / "results/timing/NVIDIA_H200";

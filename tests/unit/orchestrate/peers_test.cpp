@@ -149,6 +149,32 @@ TEST_F(PeersTest, TheBufferTakesGroupsAndGivesALeaseOnceItIsThere) {
   EXPECT_EQ(committed, "l@4");
 }
 
+// A bench's leases are named after problems, whose ids are whatever their file says.
+TEST_F(PeersTest, ALeaseIsFoundWhateverItsIdHolds) {
+  const std::string id = "lease-bench-rl-level1/19 ReLU?100%#";
+  std::vector<std::string> heard;
+  for (const char* what : {"commit", "release", "discard"}) {
+    route("POST", fmt::format("/v2/leases/{{id}}/{}", what), [&, what](const net::Request& request) {
+      heard.push_back(fmt::format("{} {}", what, request.parameters.at("id")));
+      return net::Response::json(Json::object());
+    });
+  }
+  route("GET", "/v2/progress", [&](const net::Request& request) {
+    heard.push_back("progress " + request.query.at("groups"));
+    return net::Response::json(to_json(GroupProgress{}));
+  });
+  http.start();
+  const Buffer buffer(role("buffer"));
+  buffer.commit(id, 0);
+  buffer.release(id);
+  buffer.progress(id);
+  Lease failed;
+  failed.id = id;
+  failed.figures.trajectories = failed.figures.failed = 1;
+  EXPECT_THROW(buffer.require_results({failed}, "bench rl"), Error);
+  EXPECT_THAT(heard, ElementsAre("commit " + id, "release " + id, "progress " + id, "discard " + id));
+}
+
 // Without any patience: each round must find one more, and the first counts.
 TEST_F(PeersTest, GroupsAreWaitedForAsLongAsTrajectoriesEnd) {
   std::atomic<int> rounds{0}, finished{0};
@@ -507,6 +533,37 @@ TEST_F(EnginesTest, WeightsThatAreDamagedArePublishedAgain) {
   EXPECT_EQ(requests.at(2).at("checksums").at("norm"), "cd");
 }
 
+TEST_F(EnginesTest, ATrainerThatWentBackIsWaitedForUntilItHasTheWeightsAgain) {
+  answer_with([](int round) {
+    if (round == 2) return net::Response::error(Error(ErrorKind::kNotFound, "no such file"));
+    return net::Response::json(engine("4", round == 1 ? "ab" : "cd"));
+  });
+  Engines engines(role("router"), {role("engine-0")}, {});
+  engines.install({file, 4, {{"norm", "ab"}}});
+  int asked = 0;
+  engines.bring_up(http.url(), [&](int64_t version) {
+    if (++asked < 3) throw RolledBack("the trainer has step 1");
+    return PublishedWeights{file, version, {{"norm", "cd"}}};
+  });
+  EXPECT_EQ(asked, 3);
+  EXPECT_THAT(order, ElementsAre("update", "barrier 4", "update", "update", "add " + http.url()));
+}
+
+TEST_F(EnginesTest, ATrainerThatIsPastDamagedWeightsIsNotWaitedForOnceNewerOnesCame) {
+  answer_with([this](int round) {
+    if (round == 2) return net::Response::error(Error(ErrorKind::kNotFound, "no such file"));
+    return net::Response::json(engine(requests.back().at("weight_version"), "ab"));
+  });
+  Engines engines(role("router"), {role("engine-0")}, {});
+  engines.install({file, 4, {{"norm", "ab"}}});
+  engines.bring_up(http.url(), [&](int64_t) -> PublishedWeights {
+    engines.install({file, 5, {{"norm", "ab"}}});
+    throw RolledBack("the trainer has step 4");
+  });
+  EXPECT_EQ(requests.back().at("weight_version"), "5");
+  EXPECT_EQ(order.back(), "add " + http.url());
+}
+
 // An engine on the trainer's host takes its weights out of the trainer's GPU memory: it must be told where they lie.
 TEST_F(EnginesTest, TheHandleOfGpuMemoryTravelsWithTheFile) {
   answer_with([](int) { return net::Response::json(engine("4", "ab")); });
@@ -579,6 +636,39 @@ TEST_F(EnginesTest, ALateEngineIsNotGivenWhatWasReplaced) {
   EXPECT_THAT(versions, ElementsAre("5"));
 }
 
+// Whoever waited for it has gone on: the weights are wanted again, and its error is that of who gives them.
+TEST_F(EnginesTest, ALateEngineThatFailsIsGivenTheWeightsAgain) {
+  net::HttpServer late({.worker_threads = 1});
+  std::promise<void> release;
+  const auto released = release.get_future().share();
+  late.route("POST", "/update_weights_from_tensor", [&](const net::Request&) {
+    released.wait();
+    return net::Response::error(Error(ErrorKind::kCorrupt, "checksum of norm"));
+  });
+  late.start();
+  answer_with([](int) { return net::Response::json(engine("4", "ab")); });
+  Engines engines(role("router"), {role("engine-0"), Role(supervisor, "engine-0", late.url())}, {},
+                  /*late_after_s=*/0.05);
+  EXPECT_EQ(engines.install({file, 4, {{"norm", "ab"}}}).size(), 1u);
+  EXPECT_FALSE(engines.wants(4)) << "it is only late";
+  release.set_value();
+  const Deadline deadline = Deadline::after(60);
+  std::string error = "none";
+  while (error == "none" && !deadline.expired()) {  // it may be late again, and fail later again
+    if (engines.wants(4)) error = error_of_install(engines);
+    else std::this_thread::yield();
+  }
+  EXPECT_THAT(error, HasSubstr("422 checksum of norm"));
+}
+
+// A trainer that goes back before its weights are published again comes to them once more.
+TEST_F(EnginesTest, WeightsThatCouldNotBeInstalledAreWantedStill) {
+  answer_with([](int) { return net::Response::error(Error(ErrorKind::kCorrupt, "checksum of norm")); });
+  Engines engines(role("router"), {role("engine-0")}, {});
+  EXPECT_THAT(error_of_install(engines), HasSubstr("checksum of norm"));
+  EXPECT_TRUE(engines.wants(4));
+}
+
 TEST_F(EnginesTest, AFreshRouterKnowsTheBarrierBeforeAnyEngine) {
   http.start();
   Engines engines(role("router"), {role("engine-0")}, {"http://e:9"});
@@ -615,7 +705,10 @@ TEST(DeliveryTest, WhateverIsThrownIsItsOutcome) {
   const auto send = [](const PublishedWeights&, const std::function<bool()>&) -> InstalledWeights {
     throw std::runtime_error("no reply of ours");
   };
-  Delivery delivery("engine-0", send, [&] { ended.set_value(); });
+  Delivery delivery("engine-0", send, [&](const Result<InstalledWeights>& outcome) {
+    EXPECT_FALSE(outcome.ok());
+    ended.set_value();
+  });
   PublishedWeights weights;
   weights.version = 3;
   delivery.give(weights);

@@ -5,6 +5,7 @@
 
 #include "orchestrate/preflight.h"
 #include "orchestrate/run_context.h"
+#include "orchestrate/stages.h"
 #include "rollout/reward.h"
 
 namespace tritonforge::orchestrate {
@@ -188,6 +189,26 @@ TEST_F(RecipeTest, AnAlgorithmByNameSetsWhatTheRecipeDoesNot) {
   const auto dump = write("dump.yaml", dump_config(dapo));
   EXPECT_EQ(dump_config(load_recipe(dump, {})), dump_config(dapo));
   EXPECT_THAT(error_of([&] { load_recipe(path, {"rl.algorithm=dapoo"}); }), HasSubstr("'dapo'"));
+}
+
+TEST_F(RecipeTest, NothingGoesOnFromBetweenTwoUpdatesOfTheEngines) {
+  const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p, update_interval: 4}\n");
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"rl.train.checkpoint_interval=6"}); }),
+              AllOf(HasSubstr("'rl.train.checkpoint_interval' is 6"), HasSubstr("the next multiple is 8")));
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"rl.validation={every: 2, problems: q}"}); }),
+              AllOf(HasSubstr("'rl.validation.every' is 2"), HasSubstr("the next multiple is 4")));
+  const RecipeConfig config = load_recipe(path, {"rl.train.checkpoint_interval=8", "sft.train.checkpoint_interval=3"});
+  EXPECT_EQ(trainer_config(config, config.rl.train, "rl", "m", "run", 9).stop_interval, 4);
+  EXPECT_EQ(trainer_config(config, config.sft.train, "sft", "m", "run", 9).stop_interval, 1);
+}
+
+TEST_F(RecipeTest, AVersionIsOneSetOfWeights) {
+  const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p, steps: 7}\n");
+  const RecipeConfig config = load_recipe(path, {});
+  EXPECT_LT(weights_version(config, "base"), weights_version(config, "sft"));
+  EXPECT_EQ(weights_version(config, "sft"), 1);  // which RL begins with
+  const int64_t last_of_rl = 1 + config.rl.steps;
+  EXPECT_GT(weights_version(config, "rl"), last_of_rl) << "models/rl may be of an earlier step";
 }
 
 TEST_F(RecipeTest, ValidationNeedsProblemsOfItsOwn) {

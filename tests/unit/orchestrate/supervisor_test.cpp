@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <future>
 #include <iterator>
 #include <sstream>
 
@@ -201,6 +202,46 @@ TEST(Supervisor, TheOneThatNeedsTheOthersStopsFirst) {
   supervisor.stop_all();
   EXPECT_EQ(read_file(order), "buffer trainer ");
   EXPECT_THROW(supervisor.start(one(server_role("engine-0"))), Error);
+}
+
+// Starts processes on this machine, and calls `ending` as one of them is waited for.
+class WatchedLauncher : public Launcher {
+ public:
+  explicit WatchedLauncher(std::function<void()> ending) : ending_(std::move(ending)) {}
+  std::unique_ptr<Launched> start(const Job& job) override {
+    struct Watched : Launched {
+      Watched(std::vector<Member> members, std::function<void()> at_end)
+          : Launched(std::move(members)), ending(std::move(at_end)) {}
+      ~Watched() override { ending(); }
+      std::function<void()> ending;
+    };
+    std::vector<Launched::Member> members;
+    members.push_back({Place(), std::make_unique<ChildProcess>(ProcessOptions{.argv = job.argv, .env = job.env})});
+    return std::make_unique<Watched>(std::move(members), ending_);
+  }
+
+ private:
+  std::function<void()> ending_;
+};
+
+// A process that a driver holds ends when the driver lets go of it: until then the others are seen to and stopped.
+TEST(Supervisor, WaitsForTheEndOfAProcessWithoutItsLock) {
+  TemporaryFolder logs("supervisor");
+  Supervisor* asked = nullptr;
+  std::vector<bool> answered;
+  std::vector<std::future<void>> late;  // of a supervisor that does not answer: they end with the wait
+  Supervisor supervisor(logs.path(), {}, std::make_unique<WatchedLauncher>([&] {
+                          auto status = std::async(std::launch::async, [&] { asked->status(); });
+                          answered.push_back(status.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+                          late.push_back(std::move(status));
+                        }));
+  asked = &supervisor;
+  supervisor.start(one(server_role("engine-0")));
+  ASSERT_EQ(::kill(supervisor.status().at(0).pids.at(0), SIGKILL), 0);
+  wait_for_restart(supervisor, "engine-0");
+  EXPECT_THAT(answered, ::testing::ElementsAre(true));
+  supervisor.stop_all();
+  EXPECT_THAT(answered, ::testing::ElementsAre(true, true));
 }
 
 TEST(Supervisor, AStopThatTakesLongIsHastened) {

@@ -43,6 +43,9 @@ TEST(TrainConfig, RefusesByName) {
   EXPECT_THAT(refusal("schedule: cosinus"), testing::HasSubstr("did you mean 'cosine'"));
   EXPECT_THAT(refusal("lr: 1e-7"), testing::HasSubstr("min_lr"));
   EXPECT_THAT(refusal("model: m\ncheckpoint_interval: 5"), testing::HasSubstr("no checkpoint folder"));
+  EXPECT_THAT(refusal("model: m\ncheckpoint: c\ncheckpoint_interval: 5\nstop_interval: 2"),
+              testing::HasSubstr("checkpoint_interval 5 is no multiple of stop_interval 2: the next one is 6"));
+  EXPECT_EQ(refusal("model: m\ncheckpoint: c\ncheckpoint_interval: 4\nstop_interval: 2"), "accepted");
   EXPECT_THAT(refusal("loss: {tis_cap: 2, ratio_base: sampler}"), testing::HasSubstr("tis_cap"));
   EXPECT_THAT(refusal("loss: {ratio_base: sampler}"), testing::HasSubstr("tis_cap"));  // it is on by default
   EXPECT_THAT(refusal("loss: {kl_coef: 0.1, kl_type: k1, ratio_base: sampler, tis_cap: 0}"),

@@ -169,6 +169,14 @@ TEST_F(TrainerServiceTest, ALeaseIsTrainedOnceAndCommittedWithTheCheckpoint) {
   EXPECT_EQ(third.metrics.batch->zero_variance_groups, 1);
 }
 
+TEST_F(TrainerServiceTest, ALeaseIsFetchedAndCommittedWhateverItsIdHolds) {
+  options.config.checkpoint_interval = 1;
+  TrainerService service(options);
+  service.step(rl(1, "steps/1 of 2?"));
+  service.settle(true);
+  EXPECT_THAT(buffer.taken(), testing::ElementsAre("steps/1 of 2?@1"));
+}
+
 TEST_F(TrainerServiceTest, ALeaseInBinaryAndInJsonTrainTheSame) {
   std::vector<TensorChecksums> weights;
   std::vector<StepMetrics> metrics;
@@ -413,6 +421,23 @@ TEST_F(TrainerServiceTest, TheNextStepSaysWhatBecameOfACheckpointAndSaysItAgain)
   EXPECT_EQ(service.step(sft(4)).checkpoint_error, "");
   service.settle(true);
   EXPECT_THAT(service.step(sft(5)).checkpoint, testing::EndsWith("step-00000004"));
+}
+
+TEST_F(TrainerServiceTest, AStopSavesOnlyWhereTheRunMayGoOnFrom) {
+  options.config.stop_interval = 2;
+  options.config.total_steps = 5;
+  const auto goes_on_with = [&](int64_t steps) {  // a start, so many steps, a stop, and another start
+    {
+      TrainerService service(options);
+      for (int64_t i = 0; i < steps; ++i) service.step(sft(service.steps_done() + 1));
+      service.shut_down();
+    }
+    options.resume = true;
+    return TrainerService(options).steps_done();
+  };
+  EXPECT_EQ(goes_on_with(2), 2);
+  EXPECT_EQ(goes_on_with(1), 2);  // step 3 is between two
+  EXPECT_EQ(goes_on_with(3), 5);  // the last one
 }
 
 // The next steps change nothing of a checkpoint that is still being written.
