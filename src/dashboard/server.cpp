@@ -1,18 +1,13 @@
 #include "dashboard/server.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/inotify.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <thread>
 
+#include "base/folder_watch.h"
 #include "base/log.h"
 #include "dashboard/compare.h"
 #include "dashboard/page.h"
@@ -114,23 +109,15 @@ struct Listener {
 
 struct DashboardServer::Impl {
   Impl(RunList& the_runs, net::ServerOptions options) : runs(the_runs), server(std::move(options)) {
-    inotify = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (inotify < 0 || wake < 0) fail(ErrorKind::kUnavailable, "cannot watch files: {}", std::strerror(errno));
     if (!runs.many()) open("");
     add_routes();
-  }
-  ~Impl() {
-    ::close(inotify);
-    ::close(wake);
   }
   RunFolder& open(const std::string& name);
   void add_routes();
   void add_run_routes();
-  void watch(std::stop_token stop);
+  void follow(const std::stop_token& stop);
   bool tell_news(const std::string& name, RunFolder& folder);  // true while there is more to read
   bool look();
-  void ring() const;
   void send(const std::string& run, const std::string& text);
   void set_run_metrics(const RunFolder& folder);
   static Json targets(const RunFolder& folder);
@@ -148,7 +135,7 @@ struct DashboardServer::Impl {
   std::vector<Listener> listeners;
   net::Metrics metrics{"dashboard", {{"listeners", "pages that follow /api/events"}}};
   net::Metrics run{"run", run_metrics()};
-  int inotify = -1, wake = -1;
+  FolderWatch watch;
   net::HttpServer server;
   std::jthread watcher;
 };
@@ -162,16 +149,9 @@ RunFolder& DashboardServer::Impl::open(const std::string& name) {
   };
   RunFolder& folder = runs.open(name, followed, &opened);
   if (!opened) return folder;
-  constexpr uint32_t kEvents = IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE;
-  if (::inotify_add_watch(inotify, folder.path().c_str(), kEvents) < 0)
-    fail(ErrorKind::kUnavailable, "cannot watch {}: {}", folder.path().string(), std::strerror(errno));
-  if (folder.poll().more) ring();
+  watch.add(folder.path());
+  if (folder.poll().more) watch.wake();
   return folder;
-}
-
-void DashboardServer::Impl::ring() const {
-  const uint64_t one = 1;
-  if (::write(wake, &one, sizeof one) != sizeof one) log::error("dashboard: cannot wake its watcher");
 }
 
 void DashboardServer::Impl::send(const std::string& run, const std::string& text) {
@@ -250,18 +230,14 @@ bool DashboardServer::Impl::look() {
   return more;
 }
 
-void DashboardServer::Impl::watch(std::stop_token stop) {
-  const std::stop_callback on_stop(stop, [this] { ring(); });
+void DashboardServer::Impl::follow(const std::stop_token& stop) {
+  const std::stop_callback on_stop(stop, [this] { watch.wake(); });
   bool more = false;
   while (!stop.stop_requested()) {
-    pollfd waiting[2] = {{inotify, POLLIN, 0}, {wake, POLLIN, 0}};
-    const int ready = ::poll(waiting, 2, more ? 0 : kHeartbeat_ms);
-    char buffer[16384];
-    while (::read(inotify, buffer, sizeof buffer) > 0) {}
-    while (::read(wake, buffer, sizeof buffer) > 0) {}
+    const bool changed = watch.wait(more ? 0 : kHeartbeat_ms);
     for (int waiting = requests; waiting > 0; waiting = requests) requests.wait(waiting);
     more = look();
-    if (ready == 0 && !more) {
+    if (!changed && !more) {
       const std::lock_guard lock(mutex);
       send("", ": still here\n\n");
     }
@@ -343,7 +319,7 @@ std::string DashboardServer::url() const { return impl_->server.url(); }
 void DashboardServer::start() {
   impl_->look();
   impl_->server.start();
-  impl_->watcher = std::jthread([impl = impl_.get()](std::stop_token stop) { impl->watch(stop); });
+  impl_->watcher = std::jthread([impl = impl_.get()](const std::stop_token& stop) { impl->follow(stop); });
 }
 
 void DashboardServer::stop(double grace_s) {

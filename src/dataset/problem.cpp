@@ -9,17 +9,12 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "dataset/parquet.h"
 #include "dataset/source_families.h"
 
 namespace tritonforge::dataset {
 namespace {
-
-std::string_view trim(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
 
 std::optional<int> parse_int(std::string_view text) {
   int value = 0;
@@ -35,7 +30,7 @@ std::vector<std::string> families_of(std::string_view source) {
   std::string_view rest = source.substr(kMark.size(), source.find('\n') - kMark.size());
   while (!rest.empty()) {
     const size_t comma = std::min(rest.find(','), rest.size());
-    if (const auto family = trim(rest.substr(0, comma)); !family.empty()) families.emplace_back(family);
+    if (const auto family = trimmed(rest.substr(0, comma)); !family.empty()) families.emplace_back(family);
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   return families;
@@ -198,7 +193,7 @@ std::vector<Problem> parse_problems_jsonl(std::string_view text, std::string_vie
   std::vector<Problem> problems;
   for (size_t line = 1; !text.empty(); ++line) {
     const size_t end = std::min(text.find('\n'), text.size());
-    const auto content = trim(text.substr(0, end));
+    const auto content = trimmed(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
     if (content.empty()) continue;
     const auto at = fmt::format("{}:{}", where, line);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace tritonforge::dataset {
 namespace {
@@ -13,12 +14,6 @@ namespace {
 constexpr std::string_view kSizes = "_SIZES_", kEpilogue = "EPILOGUE";
 
 bool in_identifier(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
 
 // What is before and after the first `mark`, trimmed; the second part is empty where there is no mark.
 std::pair<std::string_view, std::string_view> parted(std::string_view text, std::string_view mark) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "net/foreign_page.h"
 #include "net/key.h"
 #include "net/wire.h"
 
@@ -228,7 +229,10 @@ void Connection::take_head(Incoming& incoming, const RequestParser& parser) {
   auto match = host_.routes->find(request.method, request.path);
   incoming.route = match.route;
   request.parameters = std::move(match.parameters);
-  if (!authorised(request)) {
+  const auto foreign = host_.api_key.empty() ? foreign_page(request) : std::nullopt;
+  if (foreign) {
+    incoming.refuse(error_response(403, *foreign));
+  } else if (!authorised(request)) {
     Response refusal = error_response(401, "this server needs its API key: Authorization: Bearer KEY");
     // A browser asks its user for name and password where it is asked for Basic, and that must come first for it.
     refusal.headers["www-authenticate"] = only_reads(request) ? R"(Basic realm="TritonForge", Bearer)" : "Bearer";

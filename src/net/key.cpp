@@ -1,11 +1,11 @@
 #include "net/key.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <random>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "net/base64.h"
 #include "net/tls.h"
 #include "net/wire.h"
@@ -17,10 +17,7 @@ std::string key_from(const fs::path& file, const char* variable) {
     const char* key = std::getenv(variable);
     return key ? key : "";
   }
-  std::string key = read_file(file);
-  const auto white = [](unsigned char c) { return std::isspace(c) != 0; };
-  key.erase(std::find_if_not(key.rbegin(), key.rend(), white).base(), key.end());
-  key.erase(key.begin(), std::find_if_not(key.begin(), key.end(), white));
+  const std::string content = read_file(file), key(trimmed(content));
   if (key.empty() || std::any_of(key.begin(), key.end(), [](unsigned char c) { return c <= ' ' || c >= 127; }))
     fail(ErrorKind::kUsage, "{}: no key is in it: one line of printable characters without spaces", file.string());
   return key;

@@ -41,6 +41,7 @@ void Lookup::run(const std::string& host) {
     std::memcpy(endpoint.data(), one->ai_addr, one->ai_addrlen);
     addresses_.push_back(endpoint.address());
   }
+  changed_.notify_all();
   // Their loops are there as long as they wait.
   for (const auto& waiter : waiters_) asio::post(waiter->executor, [waiter] { waiter->woken.notify(); });
 }
@@ -48,6 +49,11 @@ void Lookup::run(const std::string& host) {
 bool Lookup::is_over() const {
   const std::lock_guard lock(mutex_);
   return over_;
+}
+
+bool Lookup::wait(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline.at(), [this] { return over_; });
 }
 
 void Lookup::add(std::shared_ptr<Waiter> waiter) {

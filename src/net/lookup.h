@@ -1,6 +1,7 @@
 #pragma once
 // Addresses of host names. The C library looks them up in a call that nothing can end, and that takes as long as the
 // name servers that do not answer: it has a thread of its own, which is left behind where nobody waits any more.
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,7 @@ class Lookup : public std::enable_shared_from_this<Lookup> {
   };
   void begin(const std::string& host);
   bool is_over() const;
+  bool wait(Deadline deadline);  // of a thread that has no loop; false: it is not over
   void add(std::shared_ptr<Waiter> waiter);
   void remove(const std::shared_ptr<Waiter>& waiter);
   error_code error() const { return error_; }                                     // once it is over
@@ -28,6 +30,7 @@ class Lookup : public std::enable_shared_from_this<Lookup> {
  private:
   void run(const std::string& host);
 
+  std::condition_variable changed_;
   mutable std::mutex mutex_;  // guards what follows
   bool over_ = false;
   error_code error_;

@@ -34,7 +34,7 @@ std::string response_head(int status, const std::string& content_type, const Hea
 std::string request_head(const std::string& method, const Url& url, const Headers& headers, size_t content_length);
 std::string chunk_of(std::string_view bytes);  // chunked framing of a non-empty piece
 
-bool is_loopback(const std::string& host);
+bool is_loopback(const std::string& host);  // an address in 127.0.0.0/8, ::1, or "localhost"
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 std::string fresh_id();  // 16 hex digits
 ErrorKind kind_of(std::string_view error_type, int status);

@@ -1,17 +1,14 @@
 #include "orchestrate/launcher.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netdb.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/log.h"
+#include "net/address.h"
 #include "net/key.h"
 #include "orchestrate/agent.h"
 
@@ -108,39 +105,6 @@ std::vector<Place> Launcher::place(const Job& job) {
   return mine;
 }
 
-namespace {
-
-// Gloo and the servers listen at addresses, not names.
-std::string address_of_name(const std::string& name) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  if (const int error = ::getaddrinfo(name.c_str(), nullptr, &hints, &found); error != 0)
-    fail(ErrorKind::kMachine, "{}: {}", name, ::gai_strerror(error));
-  char text[INET_ADDRSTRLEN] = {};
-  ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(found->ai_addr)->sin_addr, text, sizeof text);
-  ::freeaddrinfo(found);
-  return text;
-}
-
-// This machine's, of those that the other one sees.
-std::string own_address_towards(const std::string& address) {
-  sockaddr_in there{}, own{};
-  there.sin_family = AF_INET;
-  there.sin_port = htons(9);  // nothing is sent
-  ::inet_pton(AF_INET, address.c_str(), &there.sin_addr);
-  socklen_t size = sizeof own;
-  char text[INET_ADDRSTRLEN] = {};
-  const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  const bool found = ::connect(fd, reinterpret_cast<sockaddr*>(&there), sizeof there) == 0 &&
-                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0;
-  ::close(fd);
-  if (!found) fail(ErrorKind::kMachine, "no way from this machine to {}", address);
-  return ::inet_ntop(AF_INET, &own.sin_addr, text, sizeof text);
-}
-
-}  // namespace
-
 Launched::Member Launcher::start_one(const Job& job, size_t rank, const Place& place,
                                      const std::vector<std::string>& as_rank) {
   ProcessOptions options;
@@ -160,17 +124,17 @@ std::vector<std::string> Launcher::addresses_of(const std::vector<Place>& places
   std::vector<std::string> addresses;
   for (const Place& place : places) {
     if (elsewhere == places.end()) addresses.emplace_back("127.0.0.1");
-    else if (!is_here(place)) addresses.push_back(address_of_name(network_name(place.host)));
-    else addresses.push_back(own_address_towards(address_of_name(network_name(elsewhere->host))));
+    else if (!is_here(place)) addresses.push_back(net::ipv4_of(network_name(place.host)));
+    else addresses.push_back(net::own_address_towards(net::ipv4_of(network_name(elsewhere->host))));
   }
   return addresses;
 }
 
 // Loopback where there are no others.
 std::string Launcher::address_towards_others(const Place& place) const {
-  if (place.host != kHead) return address_of_name(network_name(place.host));
+  if (place.host != kHead) return net::ipv4_of(network_name(place.host));
   const auto other = std::ranges::find_if(layout_.hosts, [](const std::string& host) { return host != kHead; });
-  return other == layout_.hosts.end() ? "127.0.0.1" : own_address_towards(address_of_name(network_name(*other)));
+  return other == layout_.hosts.end() ? "127.0.0.1" : net::own_address_towards(net::ipv4_of(network_name(*other)));
 }
 
 std::unique_ptr<Launched> Launcher::start(const Job& given) {

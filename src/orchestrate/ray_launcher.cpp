@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,6 +13,8 @@
 #include <future>
 
 #include "base/log.h"
+#include "net/address.h"
+#include "net/wire.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -46,16 +47,13 @@ class Descriptor {
 
 // This machine's address as those at HOST:PORT see it. Throws kMachine where nobody is there.
 std::string own_address(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  const std::string host = address.substr(0, colon), port = address.substr(colon + 1);
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0)
-    fail(ErrorKind::kMachine, "--ray-address: {}: {}", host, ::gai_strerror(error));
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> entries(found, ::freeaddrinfo);
+  const net::Url ray = net::parse_url("http://" + address);
+  sockaddr_in there{};
+  there.sin_family = AF_INET;
+  there.sin_port = htons(static_cast<uint16_t>(ray.port));
+  ::inet_pton(AF_INET, net::ipv4_of(ray.host).c_str(), &there.sin_addr);
   const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (::connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS)
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&there), sizeof there) != 0 && errno != EINPROGRESS)
     fail(ErrorKind::kMachine, "no Ray answers at {}: {}", address, std::strerror(errno));
   pollfd waiter{socket.get(), POLLOUT, 0};
   int error = ETIMEDOUT;

@@ -6,10 +6,12 @@
 namespace tritonforge::router {
 namespace {
 
+// An Origin, too: this server has judged it (net/foreign_page.h), and to a worker every page is a foreign one.
 bool is_of_one_hop(std::string_view name) {
   static constexpr std::string_view kNames[] = {
-      "host",    "connection", "content-length", "transfer-encoding", "keep-alive", "te",
-      "trailer", "upgrade",    "expect",         "proxy-connection"};
+      "host",  "connection", "content-length", "transfer-encoding", "keep-alive",
+      "te",    "trailer",    "upgrade",        "proxy-connection",  "expect",
+      "origin"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 

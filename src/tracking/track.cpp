@@ -1,49 +1,11 @@
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/inotify.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-
 #include "base/clock.h"
+#include "base/folder_watch.h"
 #include "base/line_tail.h"
-#include "base/log.h"
 #include "base/named_enum.h"
 #include "tracking/receiver.h"
 
 namespace tritonforge::tracking {
 namespace {
-
-// Wakes where a file of the folder changed, or `stop` was requested.
-class FolderWatch {
- public:
-  FolderWatch(const fs::path& folder, const std::stop_token& stop)
-      : inotify_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)), wake_(::eventfd(0, EFD_CLOEXEC)), ring_(stop, [this] {
-          const uint64_t one = 1;
-          if (::write(wake_, &one, sizeof one) != sizeof one) log::error("tracking: cannot wake its watcher");
-        }) {
-    constexpr uint32_t kEvents = IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE;
-    if (inotify_ < 0 || wake_ < 0 || ::inotify_add_watch(inotify_, folder.c_str(), kEvents) < 0)
-      fail(ErrorKind::kUnavailable, "cannot watch {}: {}", folder.string(), std::strerror(errno));
-  }
-  ~FolderWatch() {
-    ::close(inotify_);
-    ::close(wake_);
-  }
-  FolderWatch(const FolderWatch&) = delete;
-  FolderWatch& operator=(const FolderWatch&) = delete;
-  void wait() {
-    pollfd waiting[2] = {{inotify_, POLLIN, 0}, {wake_, POLLIN, 0}};
-    ::poll(waiting, 2, -1);
-    char buffer[16384];
-    while (::read(inotify_, buffer, sizeof buffer) > 0) {}
-  }
-
- private:
-  int inotify_, wake_;
-  std::stop_callback<std::function<void()>> ring_;
-};
 
 // How far a receiver has what the run wrote.
 struct Position {
@@ -71,7 +33,9 @@ int64_t track(const Destination& destination, const fs::path& run, bool follow, 
   fs::create_directories(file.parent_path());
   Position position = read_position(file);
   const auto receiver = make_receiver(destination, run);
-  FolderWatch watch(run, stop);
+  FolderWatch watch;
+  watch.add(run);
+  const std::stop_callback on_stop(stop, [&watch] { watch.wake(); });
   LineTail steps(run / "steps.jsonl", position.steps);
   int64_t handed_over = 0;
   while (true) {

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/named_enum.h"
 #include "kernels/device.h"
+#include "net/address.h"
 #include "weights/nccl_comm.h"
-#include "weights/own_address.h"
 
 namespace tritonforge::weights {
 namespace {
@@ -60,7 +60,7 @@ class GlooBroadcast : public BroadcastGroup {
     named(place_, "joining", [&] {
       const auto options = c10d::ProcessGroupGloo::Options::create(left(deadline));
       options->devices.push_back(
-          c10d::ProcessGroupGloo::createDeviceForHostname(own_address_towards(place.master_address)));
+          c10d::ProcessGroupGloo::createDeviceForHostname(net::own_address_towards(place.master_address)));
       gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(open_store(place, "cpu", deadline), place.rank,
                                                           place.world_size, options);
       return 0;

@@ -7,8 +7,8 @@
 #include "kernels/device.h"
 #include "kernels/gpu/cuda_library.h"
 #include "model/weights.h"
+#include "net/address.h"
 #include "net/wire.h"
-#include "weights/own_address.h"
 #include "weights/relay.h"
 
 namespace tritonforge::weights {
@@ -148,7 +148,7 @@ void pass_stream(const DeskPlace& desk, const Round& round, int64_t source, cons
                          .name = fmt::format("{}-{}", round.name, source),
                          .place = round.place,
                          .size = round.size,
-                         .host = own_address_towards(desk.host),
+                         .host = net::own_address_towards(desk.host),
                          .stall_s = stall_s};
   make_relay(place, round.nccl, device)->pass_all(stream.narrow(0, from, stream.numel() - from), arrived);
 }

@@ -52,7 +52,9 @@ def ask_and_keep(server, candidate, mode):
         {"problem": {"id": "p", "source": PROBLEM}, "candidate": candidate, "mode": mode, "timeout_s": 300}
     )
     client = socket.create_connection(("127.0.0.1", server.port))
-    client.sendall(f"POST /v2/evaluations HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode())
+    client.sendall(
+        f"POST /v2/evaluations HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
+    )
     return client
 
 

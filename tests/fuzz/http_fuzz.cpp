@@ -79,7 +79,8 @@ int fuzz_one(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> fuzz_seeds() {
-  return {"POST /echo/a%20b?x=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcGET /health HTTP/1.0\r\n\r\n",
-          "PUT /any/thing HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nExpect: "
-          "100-continue\r\n\r\n3\r\nabc\r\n0\r\n\r\n"};
+  return {
+      "POST /echo/a%20b?x=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabcGET /health HTTP/1.0\r\n\r\n",
+      "PUT /any/thing HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nExpect: "
+      "100-continue\r\n\r\n3\r\nabc\r\n0\r\n\r\n"};
 }

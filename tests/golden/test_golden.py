@@ -15,6 +15,7 @@ golden/ROLE/NAME.txt: requests to one server, in their order. The file begins wi
     include requests                                    the requests of golden/ROLE/requests.part stand here
 
     > POST /generate {"input_ids": [1, 2]}              a request; lines that begin with two blanks go on with its body
+    with origin https://evil.com                        a header of it
     status 200
     is meta_info.prompt_tokens 2                        the JSON value at a path of the reply
     has error.message unknown field                     a regular expression that the value at a path must hold
@@ -131,10 +132,10 @@ class Server:
         routes = json.loads(self.send("GET", "/routes", "")[2])["routes"]
         self.api.has({(route["method"], route["path"]) for route in routes}, role)
 
-    def send(self, method, target, body):
+    def send(self, method, target, body, headers=()):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
-            connection.request(method, target, body or None, {"content-type": "application/json"})
+            connection.request(method, target, body or None, {"content-type": "application/json", **dict(headers)})
             reply = connection.getresponse()
             return reply.status, reply.headers, reply.read().decode()
         finally:
@@ -186,13 +187,16 @@ def as_text(value):
 def test_request(server_of, path, lines):
     server = server_of(path)
     method, target, body = (lines[0][2:] + " ").split(" ", 2)
-    expectations = []
+    expectations, given = [], {}
     for line in lines[1:]:
         if line.startswith("  "):
             body += line
+        elif line.startswith("with "):
+            _, name, value = line.split(" ", 2)
+            given[name] = value
         else:
             expectations.append(line)
-    status, headers, text = server.send(method, target, body.strip())
+    status, headers, text = server.send(method, target, body.strip(), given)
     events = re.findall(r"^data: (.*)$", text, re.MULTILINE)
     documents = [event for event in events if event != "[DONE]"] or [text]
     if headers.get("content-type") == "application/json":

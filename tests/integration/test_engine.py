@@ -330,7 +330,7 @@ def test_a_client_that_goes_away_frees_its_blocks(engine):
     before = engine.get("/get_server_info")["aborted_requests"]
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(
-            b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            b"POST /generate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             b"content-length: %d\r\n\r\n%s" % (len(body), body)
         )
         engine.until(lambda: engine.get("/get_server_info")["waiting"] == 1, "the request waits")

@@ -155,7 +155,9 @@ def test_killed_in_the_middle_of_a_step_it_resumes_to_the_same_bits(tmp_path, un
         # A step is sent and the process killed without waiting for the answer.
         body = json.dumps({"kind": "sft", "step": 4, "sequences": batch(4)}).encode()
         with socket.create_connection(("127.0.0.1", trainer.port)) as connection:
-            connection.sendall(b"POST /step HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+            connection.sendall(
+                b"POST /step HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+            )
             connection.settimeout(30)
             state = trainer.get("/status")  # it has the request by now, or will never have it
             trainer.kill()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "dataset/similarity/python_tokens.h"
 
 namespace tritonforge::dataset {
@@ -54,11 +55,6 @@ struct Constructor {
   std::optional<size_t> star;  // how many of them stand before `*`
   bool any = false;            // it takes *args or **options
 };
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\n");
-  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(" \t\n") + 1 - first);
-}
 
 Parameter parameter_of(std::string_view item) {
   Parameter parameter{.name = std::string(item.substr(0, item.find_first_of(" :=\n")))};

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <future>
 
+#include "net/address.h"
 #include "net/async_client.h"
 #include "net/http.h"
 
@@ -92,6 +93,29 @@ TEST_F(Lookup, WhoWaitsTogetherIsAnsweredTogether) {
     EXPECT_FALSE(one.get());
   }
   EXPECT_EQ(name_server().asked - before, 1);
+}
+
+TEST_F(Lookup, ThatIsStuckEndsForAThreadThatWaitsForIt) {
+  const auto refusal = [](const std::string& host, double seconds, auto ask) -> std::optional<Error> {
+    try {
+      ask(host, Deadline::after(seconds));
+      return std::nullopt;
+    } catch (const Error& error) {
+      return error;
+    }
+  };
+  for (const auto ask : {ipv4_of, own_address_towards}) {
+    const auto stuck = refusal("late.test", 0.1, ask), none = refusal("none.invalid", 30, ask);
+    ASSERT_TRUE(stuck && none);
+    EXPECT_EQ(stuck->kind(), ErrorKind::kTimeout);
+    EXPECT_THAT(stuck->what(), testing::HasSubstr("looking up late.test"));
+    EXPECT_EQ(none->kind(), ErrorKind::kUsage);
+    EXPECT_THAT(none->what(), testing::HasSubstr("'none.invalid' is no address and no name"));
+  }
+  name_server().answer(true);
+  EXPECT_EQ(ipv4_of("late.test"), "127.0.0.1");
+  EXPECT_EQ(own_address_towards("late.test"), "127.0.0.1");
+  EXPECT_EQ(own_address_towards("127.0.0.9"), "127.0.0.1");
 }
 
 TEST_F(Lookup, OfANameThatIsNoneSaysSo) {

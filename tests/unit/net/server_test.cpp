@@ -57,8 +57,8 @@ TEST(Server, TwoPipelinedRequestsAreAnsweredInOrder) {
   HttpServer server({});
   add_echo(server);
   server.start();
-  const std::string one = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\none";
-  const std::string two = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\ntwo";
+  const std::string one = "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\none";
+  const std::string two = "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nConnection: close\r\n\r\ntwo";
   const std::string got = exchange_raw(server, one + two);
   EXPECT_LT(got.find("\r\n\r\none"), got.find("\r\n\r\ntwo"));
   EXPECT_NE(got.find("\r\n\r\ntwo"), std::string::npos);
@@ -68,10 +68,11 @@ TEST(Server, ChunkedRequestBodies) {
   HttpServer server({});
   add_echo(server);
   server.start();
-  EXPECT_THAT(exchange_raw(server,
-                           "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
-                           "3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n"),
-              HasSubstr("\r\n\r\nabcdefg"));
+  EXPECT_THAT(
+      exchange_raw(server,
+                   "POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+                   "3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n"),
+      HasSubstr("\r\n\r\nabcdefg"));
 }
 
 TEST(Server, PipelinedRequestsAreAnsweredInOrderWhateverThread) {
@@ -88,8 +89,9 @@ TEST(Server, PipelinedRequestsAreAnsweredInOrderWhateverThread) {
   server.start();
   RawSocket socket(server.port());
   socket.send(
-      "GET /held/a HTTP/1.1\r\nHost: x\r\n\r\nPOST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nb"
-      "GET /held/c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+      "GET /held/a HTTP/1.1\r\nHost: localhost\r\n\r\nPOST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+      "1\r\n\r\nb"
+      "GET /held/c HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   for (const std::string name : {"a", "c"}) {
     std::unique_lock lock(mutex);
     ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return held.count(name) > 0; }));
@@ -116,7 +118,7 @@ TEST(Server, WhoClosesItsSendingHalfStillGetsTheReply) {
   });
   server.start();
   RawSocket socket(server.port());
-  socket.send("GET /wait HTTP/1.1\r\nHost: x\r\n\r\n");
+  socket.send("GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n");
   socket.half_close();
   left.get_future().wait();
   held->send(Response::text("still here"));
@@ -136,7 +138,9 @@ TEST(Server, AReplyThatTheSocketDoesNotTakeAtOnceArrivesWhole) {
   server.route("GET", "/whole", [&](const Request&) { return Response::text(piece + piece + piece); });
   server.start();
   RawSocket socket(server.port());
-  socket.send("GET /whole HTTP/1.1\r\nHost: x\r\n\r\nGET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  socket.send(
+      "GET /whole HTTP/1.1\r\nHost: localhost\r\n\r\nGET /stream HTTP/1.1\r\nHost: localhost\r\nConnection: "
+      "close\r\n\r\n");
   const std::string got = socket.read_all();
   EXPECT_EQ(std::count(got.begin(), got.end(), '~'), static_cast<std::ptrdiff_t>(4 * piece.size()));
   EXPECT_TRUE(got.ends_with("\r\n3\r\nend\r\n0\r\n\r\n"));
@@ -148,10 +152,11 @@ TEST(Server, WhatStandsBehindAChunkedBodyIsNoHeader) {
     return Response::text(request.headers.count("x-session-id") ? request.headers.at("x-session-id") : "nobody");
   });
   server.start();
-  EXPECT_TRUE(exchange_raw(server,
-                           "POST /who HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
-                           "1\r\na\r\n0\r\nx-session-id: forged\r\n\r\n")
-                  .ends_with("nobody"));
+  EXPECT_TRUE(
+      exchange_raw(server,
+                   "POST /who HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+                   "1\r\na\r\n0\r\nx-session-id: forged\r\n\r\n")
+          .ends_with("nobody"));
 }
 
 TEST(Server, MalformedRequestIs400) {
@@ -159,7 +164,7 @@ TEST(Server, MalformedRequestIs400) {
   add_echo(server);
   server.start();
   EXPECT_THAT(exchange_raw(server, "this is not http\r\n\r\n"), StartsWith("HTTP/1.1 400"));
-  EXPECT_THAT(exchange_raw(server, "GET /health HTTP/1.1\r\nHost: x\r\nx-timeout-s: soon\r\n\r\n"),
+  EXPECT_THAT(exchange_raw(server, "GET /health HTTP/1.1\r\nHost: localhost\r\nx-timeout-s: soon\r\n\r\n"),
               StartsWith("HTTP/1.1 400"));
 }
 
@@ -168,7 +173,7 @@ TEST(Server, ATargetThatIsNoPathIs400) {
   server.route("*", "/*", [](const Request& request) { return Response::text("got " + request.target); });
   server.start();
   for (const std::string line : {"OPTIONS *", "GET http://x/", "GET .evil.com/x", "GET 1/x", "CONNECT x:1"}) {
-    const std::string got = exchange_raw(server, line + " HTTP/1.1\r\nHost: x\r\n\r\nGET /y HTTP/1.1\r\n\r\n");
+    const std::string got = exchange_raw(server, line + " HTTP/1.1\r\nHost: localhost\r\n\r\nGET /y HTTP/1.1\r\n\r\n");
     EXPECT_THAT(got, StartsWith("HTTP/1.1 400 ")) << line;
     EXPECT_THAT(got, HasSubstr("is no path")) << line;
     EXPECT_THAT(got, HasSubstr("got /y")) << line;  // the connection is as good as before
@@ -180,8 +185,9 @@ TEST(Server, ABodyWhoseEndNobodyKnowsIs400AndTheLast) {
   add_echo(server);
   server.start();
   for (const std::string coding : {"identity", "xchunked", "chunked, identity"}) {
-    const std::string got = exchange_raw(server, "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: " + coding +
-                                                     "\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+    const std::string got = exchange_raw(server,
+                                         "POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: " + coding +
+                                             "\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
     EXPECT_THAT(got, StartsWith("HTTP/1.1 400 ")) << coding;
     EXPECT_THAT(got, Not(HasSubstr("green"))) << coding;
   }
@@ -242,7 +248,7 @@ TEST(Server, HeadHasTheHeadersOfGetAndNoBody) {
   HttpServer server({});
   add_echo(server);
   server.start();
-  const std::string got = exchange_raw(server, "HEAD /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  const std::string got = exchange_raw(server, "HEAD /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(got, HasSubstr("Content-Length: 18\r\n"));
   EXPECT_TRUE(got.ends_with("\r\n\r\n"));
   HttpClient client;
@@ -340,10 +346,11 @@ TEST(Server, FullQueueIs503AndExpiredWaiterIs504) {
                             [&] { return client.request("POST", server.url() + "/block", "").value().status; });
   entered.get_future().wait();
   RawSocket queued(server.port());
-  queued.send("POST /echo HTTP/1.1\r\nHost: x\r\nx-timeout-s: 0.001\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+  queued.send(
+      "POST /echo HTTP/1.1\r\nHost: localhost\r\nx-timeout-s: 0.001\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
   // One I/O thread serves in order of arrival, so the queued request is in the queue once a later one is refused.
   RawSocket probe(server.port());
-  probe.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+  probe.send("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
   const std::string refused = probe.read_all();
   EXPECT_THAT(refused, StartsWith("HTTP/1.1 503"));
   EXPECT_THAT(refused, HasSubstr("retry-after: 1"));
@@ -376,7 +383,8 @@ TEST(Server, ExpectContinueIsAnswered) {
   server.start();
   RawSocket socket(server.port());
   socket.send(
-      "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
+      "POST /echo HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\nConnection: "
+      "close\r\n\r\n");
   EXPECT_THAT(socket.read_until("\r\n\r\n"), StartsWith("HTTP/1.1 100"));
   socket.send("hi");
   EXPECT_TRUE(socket.read_all().ends_with("\r\n\r\nhi"));
@@ -441,7 +449,7 @@ TEST(Server, ReaderThatDoesNotReadIsDisconnected) {
   });
   server.start();
   RawSocket socket(server.port());
-  socket.send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
+  socket.send("GET /flood HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_LT(written.get_future().get(), size_t{64} << 20);
 }
 
@@ -456,7 +464,7 @@ TEST(Server, DisconnectIsReportedWhileAReplyIsPending) {
   });
   server.start();
   RawSocket socket(server.port());
-  socket.send("GET /wait HTTP/1.1\r\nHost: x\r\n\r\n");
+  socket.send("GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n");
   waiting.get_future().wait();
   EXPECT_TRUE(held->connected());
   socket.close();
@@ -539,7 +547,7 @@ TEST(Server, ResponderMayOutliveTheServer) {
     });
     server.start();
     RawSocket socket(server.port());
-    socket.send("GET /wait HTTP/1.1\r\nHost: x\r\n\r\n");
+    socket.send("GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n");
     waiting.get_future().wait();
     server.stop(0);
   }

@@ -466,14 +466,14 @@ TEST_F(Tls, VersionsAndProtocols) {
     RawTls client(server.port(), version, http2_or_11);
     ASSERT_TRUE(client.connected());
     EXPECT_EQ(client.protocol(), "http/1.1");
-    EXPECT_TRUE(client.send("GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
+    EXPECT_TRUE(client.send("GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
     EXPECT_THAT(client.read_all(), HasSubstr("\r\n\r\nx"));
     EXPECT_TRUE(client.ended());
   }
   RawTls again(server.port(), TLS1_2_VERSION, http11);
   ASSERT_TRUE(again.connected());
   EXPECT_TRUE(SSL_renegotiate(again.ssl()) == 0 || SSL_do_handshake(again.ssl()) != 1 ||
-              !again.send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n") || SSL_renegotiate_pending(again.ssl()));
+              !again.send("GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n") || SSL_renegotiate_pending(again.ssl()));
 }
 
 TEST_F(Tls, PipelinedRequestsAreReadWhileRepliesAreWritten) {
@@ -483,7 +483,8 @@ TEST_F(Tls, PipelinedRequestsAreReadWhileRepliesAreWritten) {
   RawTls client(server.port(), TLS1_3_VERSION, "\x08http/1.1");
   const std::string one(300'000, '1'), two(300'000, '2');
   const auto request = [](const std::string& body, const char* more) {
-    return fmt::format("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n{}\r\n{}", body.size(), more, body);
+    return fmt::format("POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{}\r\n{}", body.size(), more,
+                       body);
   };
   ASSERT_TRUE(client.send(request(one, "") + request(two, "Connection: close\r\n")));
   const std::string got = client.read_all();

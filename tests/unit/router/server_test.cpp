@@ -152,7 +152,7 @@ TEST(Router, WhatOneClientSaysWrongIsNoWorkersFault) {
   Fleet fleet(2);
   for (int i = 0; i < 4; ++i) {
     net::RawSocket socket(fleet.port());
-    socket.send("GET .elsewhere/generate HTTP/1.1\r\nHost: x\r\n\r\n");
+    socket.send("GET .elsewhere/generate HTTP/1.1\r\nHost: localhost\r\n\r\n");
     socket.half_close();
     EXPECT_THAT(socket.read_all(), HasSubstr("is no path"));
   }
@@ -516,6 +516,13 @@ TEST(Router, ItsOwnKeyGoesToNoWorkerTheClientsKeyDoes) {
   EXPECT_EQ(client.get_json(open.server->url() + "/get_model_info").value()["authorization"], "Bearer clients");
 }
 
+TEST(Router, ItsOwnPagesReachAWorkerThatAnswersNoForeignOnes) {
+  Fleet fleet(1);
+  net::HttpClient page({.headers = {{"origin", fleet.server->url()}}}), foreign({.headers = {{"origin", "http://x"}}});
+  EXPECT_EQ(page.post(fleet.server->url() + "/generate", Json::object()).value().status, 200);
+  EXPECT_EQ(foreign.post(fleet.server->url() + "/generate", Json::object()).value().status, 403);
+}
+
 TEST(Router, DeadlineOfTheClientIsTheWorkers) {
   Fleet fleet(2);
   fleet[0].mode = fleet[1].mode = Mode::kHold;
@@ -531,9 +538,10 @@ TEST(Router, PipelinedAndChunkedRequestsPassInOrder) {
   Fleet fleet(1);
   net::RawSocket socket(fleet.port());
   socket.send(
-      "POST /generate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n5\r\n more\r\n0\r\n\r\n"
-      "POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\ntwo"
-      "POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nthree");
+      "POST /generate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n5\r\n "
+      "more\r\n0\r\n\r\n"
+      "POST /generate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\ntwo"
+      "POST /generate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nConnection: close\r\n\r\nthree");
   const std::string got = socket.read_all();
   const size_t one = got.find("\"one more\""), two = got.find("\"two\""), three = got.find("\"three\"");
   EXPECT_LT(one, two);
@@ -545,7 +553,7 @@ TEST(Router, AStreamWhoseClientDoesNotReadEnds) {
   Fleet fleet(1);
   fleet[0].mode = Mode::kStreamByHand;
   net::RawSocket socket(fleet.port());
-  socket.send("POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}");
+  socket.send("POST /generate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}");
   wait_for(fleet[0].generated, 1);
   auto held = fleet[0].take_held();
   const std::string piece(1 << 16, 'x');

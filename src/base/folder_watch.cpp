@@ -1,0 +1,51 @@
+#include "base/folder_watch.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace tritonforge {
+
+FolderWatch::FolderWatch()
+    : changes_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (changes_ >= 0 && wake_ >= 0) return;
+  const int reason = errno;
+  ::close(changes_);
+  ::close(wake_);
+  fail(ErrorKind::kUnavailable, "cannot watch files: {}", std::strerror(reason));
+}
+
+FolderWatch::~FolderWatch() {
+  ::close(changes_);
+  ::close(wake_);
+}
+
+void FolderWatch::add(const fs::path& folder) {
+  constexpr uint32_t kEvents = IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE;
+  if (::inotify_add_watch(changes_, folder.c_str(), kEvents) < 0)
+    fail(ErrorKind::kUnavailable, "cannot watch {}: {}", folder.string(), std::strerror(errno));
+}
+
+void FolderWatch::wake() const {
+  const uint64_t one = 1;
+  if (::write(wake_, &one, sizeof one) != sizeof one) log::error("cannot wake who watches files");
+}
+
+bool FolderWatch::wait(int timeout_ms) {
+  pollfd waiting[2] = {{changes_, POLLIN, 0}, {wake_, POLLIN, 0}};
+  const bool any = ::poll(waiting, 2, timeout_ms) > 0;
+  char buffer[16384];
+  for (const int fd : {changes_, wake_}) {
+    while (::read(fd, buffer, sizeof buffer) > 0) {}
+  }
+  return any;
+}
+
+}  // namespace tritonforge
