@@ -7,8 +7,8 @@
 //   its own site. Its name is no name of loopback. The port is not compared: a tunnel has another one.
 // - Origin. A page may post to 127.0.0.1 without reading the reply. What changes nothing is let through: no reply
 //   allows a foreign page to read it.
-// A server with a key needs neither: a browser sends no key by itself, a page has none, and who has one may call the
-// server by any name that its machine has. Nor has a request without these headers anything to hide: it is of no
+// A server with a key needs neither: a page has none, a browser sends one only to the name under which its user signed
+// in, and only with what reads (net/key.h), and who has one may call the server by any name that its machine has. Nor has a request without these headers anything to hide: it is of no
 // browser's.
 #include <optional>
 #include <string>

@@ -288,7 +288,7 @@ class Process {
       std::vector<Bounds> bounds;
       for (const auto& one : item.at(1)) bounds.push_back(bounds_from(one));
       const Finished expected = add_expected(seed, forward_seed, answer);
-      timer_->add(problem_->inputs(seed), expected.outputs, std::move(bounds), forward_seed);
+      timer_->add(problem_->inputs(seed), expected.outputs, bounds, forward_seed);
       wipe_all(expected.placed);
     }
     return answer;
