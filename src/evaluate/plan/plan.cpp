@@ -86,7 +86,8 @@ const Names kComputing = {
     // indexing
     "index", "index_select", "gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",
     "index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_", "index_put", "index_put_",
-    "_index_put_impl_", "take", "take_along_dim", "put", "embedding", "_embedding_bag", "embedding_bag",
+    "_index_put_impl_", "take", "take_along_dim", "put", "embedding", "_embedding_bag", "_embedding_bag_forward_only",
+    "embedding_bag",
     // linear algebra and layers; not _trilinear and einsum, whose operands' shapes do not tell their work
     "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "addr", "mv", "dot", "outer", "matmul", "linear", "ger",
     "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "max_pool1d",

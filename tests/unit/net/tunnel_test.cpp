@@ -48,7 +48,7 @@ TEST(Tunnel, APortOfTheNodesAnswersHereAndOneOfHereThere) {
   // What the node reaches: by the words that its end says.
   RawSocket reached(end.port);
   reached.send(end.key + " reach " + std::to_string(here.port()) +
-               "\nGET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+               "\nGET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   EXPECT_NE(reached.read_all().find("here"), std::string::npos);
 }
 

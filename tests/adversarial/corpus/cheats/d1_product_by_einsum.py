@@ -1,5 +1,5 @@
 # D1: torch's einsum, which inference mode hands over whole, and a kernel for the bias
-# stopped by: torch_does_the_work
+# stopped by: not a plan
 import torch
 import torch.nn as nn
 
