@@ -234,8 +234,8 @@ void Connection::take_head(Incoming& incoming, const RequestParser& parser) {
     incoming.refuse(error_response(403, *foreign));
   } else if (!authorised(request)) {
     Response refusal = error_response(401, "this server needs its API key: Authorization: Bearer KEY");
-    // A browser asks its user for name and password where it is asked for Basic, and that must come first for it.
-    refusal.headers["www-authenticate"] = only_reads(request) ? R"(Basic realm="TritonForge", Bearer)" : "Bearer";
+    // A browser asks its user for name and password where Basic is asked for; Chromium, where nothing else is.
+    refusal.headers["www-authenticate"] = only_reads(request) ? R"(Basic realm="TritonForge")" : "Bearer";
     incoming.refuse(std::move(refusal));
   } else if (!match.route && match.allowed.empty()) {
     incoming.refuse(Response::error(Error(ErrorKind::kNotFound, "no route " + request.method + " " + request.path +
