@@ -8,8 +8,8 @@
 // - Origin. A page may post to 127.0.0.1 without reading the reply. What changes nothing is let through: no reply
 //   allows a foreign page to read it.
 // A server with a key needs neither: a page has none, a browser sends one only to the name under which its user signed
-// in, and only with what reads (net/key.h), and who has one may call the server by any name that its machine has. Nor has a request without these headers anything to hide: it is of no
-// browser's.
+// in, and only with what reads (net/key.h), and who has one may call the server by any name that its machine has. Nor
+// has a request without these headers anything to hide: it is of no browser's.
 #include <optional>
 #include <string>
 
