@@ -77,7 +77,7 @@ sanitized:
 mutants: install  ## wrong lines, each of which a test must find, in build-mutants (PART=credit: one part)
 	@JOBS=$(JOBS) python3 tests/mutants/run.py $(if $(PART),--part $(PART))
 
-quickstart: install  ## installs, builds, and trains a tiny model end to end (about ten minutes on two cores)
+quickstart: install  ## installs, builds, and trains a tiny model end to end (training: 7 minutes on two free cores)
 	@cmake -S . -B $(BUILD) -G Ninja >/dev/null && cmake --build $(BUILD) -j $(JOBS) --target tritonforge
 	@./tritonforge run $(RECIPE)
 

@@ -116,7 +116,6 @@ def ours_ready(program, model):
     server = subprocess.Popen(
         [program, "serve", "engine", "--model", model, "--port", str(port)],
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
     )
     try:
         while True:

@@ -29,9 +29,13 @@ def contexts_per_second(channels, parallel=8, total=32):
     while made < total:
         while running < parallel and made + running < total:
             if os.fork() == 0:
-                if channels:
-                    os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = str(channels)
-                torch.zeros(1, device="cuda").item()
+                try:
+                    if channels:
+                        os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = str(channels)
+                    torch.zeros(1, device="cuda").item()
+                except Exception as error:
+                    print(str(error).splitlines()[0], file=sys.stderr, flush=True)
+                    os._exit(1)  # the interpreter's own end waits for threads that a forked child has not
                 os._exit(0)
             running += 1
         _, status = os.wait()

@@ -40,7 +40,7 @@ class Server:
             self.port = free.getsockname()[1]
         command = [args.program, "serve", "engine", "--model", args.model, "--device", args.device]
         command += ["--port", str(self.port), "--draft-tokens", str(drafts), "--max-running", str(args.max_running)]
-        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command)
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:

@@ -11,6 +11,7 @@ usage: tools/lint.py [--format] [--tidy SECONDS|all] [CHECK ...]       (make lin
   ruff      Python (pyproject.toml): ruff check and ruff format
   shell     shellcheck
   includes  what a folder of src/ includes stays within its DEPS (cmake/includes.py)
+  mutants   each wrong line of tests/mutants/ finds its place and names a test that is there
 
 --format lays C++, Python and Markdown out instead of checking them. The tools are those of requirements/dev.txt
 (`requirements/install --dev` puts them into an environment of their own).
@@ -214,6 +215,12 @@ def includes(_: list[str]) -> Findings:
     return run([sys.executable, ROOT / "cmake" / "includes.py", "check"]).stderr.splitlines()
 
 
+def mutants(_: list[str]) -> Findings:
+    result = run([sys.executable, ROOT / "tests" / "mutants" / "run.py", "--list"])
+    found = [line for line in result.stdout.splitlines() if line.startswith("error")]
+    return found if found or result.returncode == 0 else result.stderr.splitlines()[-1:]
+
+
 def lay_out() -> int:
     names = [name for name in tracked() if name.endswith(CPP)]
     program = tool("clang-format")
@@ -238,6 +245,7 @@ def main() -> int:
         "ruff": ruff,
         "shell": shellcheck,
         "includes": includes,
+        "mutants": mutants,
         "tidy": tidy,
     }
     for name in arguments.checks:

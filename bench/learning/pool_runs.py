@@ -36,7 +36,15 @@ def main():
     runs = [pathlib.Path(name) for name in sys.argv[1:]]
     if not runs:
         sys.exit(__doc__)
-    stages = [s for s in ("base", "sft", "rl") if all((run / f"bench-{s}.json").exists() for run in runs)]
+    stages = []
+    for stage in ("base", "sft", "rl"):
+        without = [str(run) for run in runs if not (run / f"bench-{stage}.json").exists()]
+        if not without:
+            stages.append(stage)
+        elif len(without) < len(runs):
+            print(f"{stage} is left out: no bench-{stage}.json in {', '.join(without)}", file=sys.stderr)
+    if not stages:
+        sys.exit(f"no stage's bench-STAGE.json is in all of {', '.join(map(str, runs))}")
     for turns, name in ((1, "single"), (3, "up to 3 turns")):
         found = {stage: outcomes(runs, stage, turns) for stage in stages}
         for stage, by_problem in found.items():

@@ -19,6 +19,7 @@ that does not compile, is an error: the list must follow the code. Exit 1 where 
 
 import argparse
 import fcntl
+import fnmatch
 import os
 import queue
 import re
@@ -98,6 +99,34 @@ def read_mutants(parts: list[str]) -> list[Mutant]:
         if part not in known:
             raise Fault(f"no part '{part}' (known: {', '.join(known)})")
     return [mutant for name, path in known.items() if not parts or name in parts for mutant in parse(path)]
+
+
+def unit_tests() -> dict[str, set[str]]:
+    """Of each unit program its tests, as the sources name them; of one with parameters the first of each instance."""
+    found: dict[str, set[str]] = {}
+    for path in (ROOT / "tests" / "unit").rglob("*.cpp"):
+        folder = path.relative_to(ROOT / "tests" / "unit").parts[0]
+        tests = found.setdefault("unit_" + folder.removesuffix("_test.cpp"), set())
+        text = path.read_text(encoding="utf-8")
+        instances = re.findall(r"\bINSTANTIATE_TEST_SUITE_P\(\s*(\w+),\s*(\w+)", text)
+        for kind, suite, name in re.findall(r"\bTEST(_F|_P|)\(\s*(\w+)\s*,\s*(\w+)\s*\)", text):
+            if kind == "_P":
+                tests |= {f"{instance}/{suite}.{name}/0" for instance, of in instances if of == suite}
+            else:
+                tests.add(f"{suite}.{name}")
+    return found
+
+
+def check_test(mutant: Mutant, known: dict[str, set[str]]) -> None:
+    """Throws where the sources have no such test."""
+    if mutant.is_unit:
+        for pattern in mutant.filter.split(":"):
+            if not any(fnmatch.fnmatchcase(name, pattern) for name in known.get(mutant.program, ())):
+                raise Fault(f"{mutant.program} has no test {pattern}")
+        return
+    file, _, case = mutant.program.partition("::")
+    if f"def {case.partition('[')[0]}" not in (ROOT / file).read_text(encoding="utf-8"):
+        raise Fault(f"{file} has no test {case}")
 
 
 def python() -> str:
@@ -214,19 +243,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", action="append", default=[], help="only the mutants of PART.txt")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants at once, each in a copy of its own")
-    parser.add_argument("--list", action="store_true", help="check every anchor against the sources; build nothing")
+    parser.add_argument("--list", action="store_true", help="check lines and tests against the sources; build nothing")
     arguments = parser.parse_args()
     mutants = read_mutants(arguments.part)
     counts = {"killed": 0, "survived": 0, "error": 0}
     if arguments.list:
-        wrong = 0
+        wrong, known = 0, unit_tests()
         for mutant in mutants:
             try:
                 mutant.mutated((ROOT / mutant.file).read_text(encoding="utf-8"))
+                check_test(mutant, known)
             except (Fault, OSError) as error:
                 wrong += 1
                 print(f"error    {mutant.part}: {mutant.what}: {error}")
-        print(f"mutants: {len(mutants)} in {len({m.part for m in mutants})} parts, {wrong} without their line")
+        print(f"mutants: {len(mutants)} in {len({m.part for m in mutants})} parts, {wrong} without their line or test")
         return 1 if wrong else 0
     TREES.mkdir(parents=True, exist_ok=True)
     lock = open(TREES / "lock", "w")  # noqa: SIM115  held until the end of the process
