@@ -59,9 +59,8 @@ class GlooGroup : public Group {
     at::Tensor parts = at::empty({size() * own.numel()}, x.options()), whole = x;
     const uint64_t number = recorder_.begin(name(), "reduce_scatter", what, bytes(x));
     return pending(number, what, {gloo_->alltoall_base(parts, whole, from, to)}, [own, parts, ranks = size()] {
-      at::Tensor sum = own;
-      sum.copy_(parts.narrow(0, 0, own.numel()));
-      for (int64_t r = 1; r < ranks; ++r) sum.add_(parts.narrow(0, r * own.numel(), own.numel()));
+      own.copy_(parts.narrow(0, 0, own.numel()));
+      for (int64_t r = 1; r < ranks; ++r) own.add_(parts.narrow(0, r * own.numel(), own.numel()));
     });
   }
 
