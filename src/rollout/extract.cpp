@@ -5,6 +5,8 @@
 #include <cctype>
 #include <vector>
 
+#include "base/text.h"
+
 namespace tritonforge::rollout {
 namespace {
 
@@ -23,12 +25,6 @@ Line line_at(std::string_view text, size_t begin) {
   const size_t newline = text.find('\n', begin);
   const size_t stop = newline == std::string_view::npos ? text.size() : newline;
   return {text.substr(begin, stop - begin), begin, newline == std::string_view::npos ? text.size() : newline + 1};
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
 size_t backticks_of(std::string_view line) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace tritonforge::rollout {
 namespace {
 
@@ -13,12 +15,6 @@ bool continues_character(char byte) { return (static_cast<unsigned char>(byte) &
 size_t character_start(std::string_view text, size_t at) {
   while (at > 0 && at < text.size() && continues_character(text[at])) --at;
   return at;
-}
-
-std::string_view trimmed(std::string_view line) {
-  const size_t begin = line.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
 }
 
 }  // namespace
