@@ -32,6 +32,21 @@ def outcomes(runs, stage, turns):
     return by_problem
 
 
+def pooled(by_problem):
+    """Pass rate of all samples with Wilson's interval."""
+    values = [passed for problem in by_problem.values() for passed in problem]
+    low, high = wilson(sum(values), len(values))
+    return f"{sum(values) / len(values):.1%} [{max(low, 0):.1%}, {high:.1%}]"
+
+
+def gain(before, after):
+    """Mean over problems of what their pass rate gained, with a bootstrap over problems."""
+    gains = [sum(after[p]) / len(after[p]) - sum(v) / len(v) for p, v in before.items()]
+    rng = random.Random(0)
+    means = sorted(sum(rng.choices(gains, k=len(gains))) / len(gains) for _ in range(4000))
+    return f"{sum(gains) / len(gains):+.1%} [{means[100]:+.1%}, {means[3899]:+.1%}]"
+
+
 def main():
     runs = [pathlib.Path(name) for name in sys.argv[1:]]
     if not runs:
@@ -48,20 +63,11 @@ def main():
     for turns, name in ((1, "single"), (3, "up to 3 turns")):
         found = {stage: outcomes(runs, stage, turns) for stage in stages}
         for stage, by_problem in found.items():
-            values = [v for problem in by_problem.values() for v in problem]
-            low, high = wilson(sum(values), len(values))
-            print(
-                f"{name:14} {stage:5} {len(values):5} samples  pass@1 {sum(values) / len(values):6.1%}  "
-                f"[{max(low, 0):6.1%}, {high:6.1%}]"
-            )
+            samples = sum(map(len, by_problem.values()))
+            print(f"{name:14} {stage:5} {samples:5} samples  pass@1 {pooled(by_problem)}")
         for before, after in itertools.pairwise(stages):
-            gains = [sum(found[after][p]) / len(found[after][p]) - sum(v) / len(v) for p, v in found[before].items()]
-            rng = random.Random(0)
-            means = sorted(sum(rng.choices(gains, k=len(gains))) / len(gains) for _ in range(4000))
-            print(
-                f"{name:14} {before} -> {after}: {sum(gains) / len(gains):+.1%}  "
-                f"[{means[100]:+.1%}, {means[3899]:+.1%}] over {len(gains)} problems"
-            )
+            change = gain(found[before], found[after])
+            print(f"{name:14} {before} -> {after}: {change} over {len(found[before])} problems")
 
 
 if __name__ == "__main__":

@@ -100,6 +100,32 @@ def call(log, *arguments):
         raise SystemExit(f"{log}: {arguments[0]} ended with {done.returncode}")
 
 
+def judged_on_cpu(at_once):
+    """Settings of a run whose verdicts come from the cores that it has beside at_once - 1 others, without times."""
+    return {
+        "bench.levels": "[]",
+        "bench.limit": 0,
+        "share_device": "false",
+        "engine.max_running": 256,
+        "rollout.concurrency": 256,
+        "rollout.evaluations": max(2, os.cpu_count() // at_once),
+        "evaluator.mode": "plan",
+        "evaluator.device": "cpu",
+        "evaluator.workers": max(2, os.cpu_count() // at_once),
+        "evaluator.max_elements": 262144,
+        "evaluator.max_flops": 268435456,
+        "evaluator.targets": "[sm_90]",
+    }
+
+
+def run_recipe(log, output, settings, given):
+    """The 0.5B recipe with settings, over which `given` (KEY=VALUE, ...) goes; goes on with what output has."""
+    settings = settings | dict(entry.split("=", 1) for entry in given)
+    options = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    resume = ["--resume"] if output.exists() else []
+    call(log, "run", ROOT / "recipes/qwen2.5-coder-0.5b.yaml", *options, "--output", output, *resume)
+
+
 def build(name, folder, args):
     here = folder / name
     if (here / "data/card.json").exists():
@@ -117,13 +143,11 @@ def train(name, seed, folder, args):
     run = here / f"run-{seed}"
     if (run / "bench-sft.json").exists():
         return
-    set_ = {
+    settings = judged_on_cpu(args.at_once) | {
         "stages": "[sft,bench]",
         "bench.models": "[sft]",
         "seed": seed,
         "bench.turns": f"[{args.turns}]",
-        "bench.levels": "[]",
-        "bench.limit": 0,
         "bench.samples": args.samples,
         "bench.problems": folder / "bench.jsonl",
         "bench.sampling.max_new_tokens": 1536,
@@ -131,18 +155,8 @@ def train(name, seed, folder, args):
         "model.path": args.model,
         "model.device": args.device,
         "sft.steps": args.steps,
-        "share_device": "false",
-        "engine.max_running": 256,
-        "rollout.concurrency": 256,
-        "evaluator.mode": "plan",
-        "evaluator.device": "cpu",
-        "evaluator.workers": max(2, os.cpu_count() // args.at_once),
-        "evaluator.max_elements": 262144,
-        "evaluator.max_flops": 268435456,
-        "evaluator.targets": "[sm_90]",
-    } | dict(entry.split("=", 1) for entry in args.set)
-    options = [part for key, value in set_.items() for part in ("--set", f"{key}={value}")]
-    call(here / f"run-{seed}.log", "run", ROOT / "recipes/qwen2.5-coder-0.5b.yaml", *options, "--output", run)
+    }
+    run_recipe(here / f"run-{seed}.log", run, settings, args.set)
 
 
 def samples_of(runs, turns, own):

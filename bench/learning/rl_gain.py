@@ -1,0 +1,140 @@
+"""What RL adds to a real model: SFT once, then RL from it for each rate and seed, and one bench before and after.
+
+usage: rl_gain.py PAIRS MODEL PROBLEMS OUTPUT [--rates 3e-6,1e-5] [--seeds 1] [--steps 60] [--at-once 2]
+                  [--device cuda:0] [--held-out 120] [--samples 4] [--set KEY=VALUE ...]
+needs TRITONFORGE (the command; ./tritonforge without it)
+
+PAIRS are of `tritonforge data generate` (style wide), PROBLEMS KernelBench's JSON lines, of which nothing is trained
+on. SFT sees the pairs of split train, RL the problems of split rl (32 of them x 8 samples a step, one turn), the bench
+is of split holdout and of PROBLEMS. Verdicts come from mode plan on the CPU, so no reward has a speedup in it. The
+table pools a rate's seeds, as pool_runs.py does; what OUTPUT has already is not made again.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import pathlib
+import random
+
+from pool_runs import gain, outcomes, pooled
+from stage_ablation import bench_problems, call, judged_on_cpu, read_pairs, run_recipe, write_lines
+
+
+def make_problems(folder, args):
+    """bench.jsonl, and the problems of RL alone in problems/rl."""
+    if (folder / "bench.jsonl").exists():
+        return
+    pairs = read_pairs(args.pairs)
+    for_rl = sum(pair["split"] == "rl" for pair in pairs)
+    call(folder / "data.log", "data", "problems", args.pairs, "--rl", for_rl, "--output", folder / "problems")
+    _, asked = bench_problems(pairs, args.problems, args.held_out, random.Random(1))
+    write_lines(folder / "bench.jsonl", asked)
+
+
+def sft(folder, args):
+    run = folder / "sft"
+    if not (run / "models/sft/config.json").exists():
+        run_recipe(
+            folder / "sft.log",
+            run,
+            judged_on_cpu(1)
+            | {"stages": "[sft]", "data.pairs": args.pairs, "model.path": args.model, "model.device": args.device},
+            args.set,
+        )
+    return run / "models/sft"
+
+
+def rl(rate, seed, start, folder, args):
+    run = run_of(rate, seed, folder)
+    if (run / "bench-rl.json").exists():
+        return
+    settings = judged_on_cpu(args.at_once) | {
+        "stages": "[rl,bench]",
+        "seed": seed,
+        "model.path": start,
+        "model.device": args.device,
+        "rollout.max_turns": 1,
+        "rl.steps": args.steps,
+        "rl.prompts_per_step": 32,
+        "rl.samples_per_prompt": 8,
+        "rl.problems": folder / "problems/rl",
+        "rl.levels": "[]",
+        "rl.train.lr": rate,
+        "bench.models": "[base,rl]",
+        "bench.samples": args.samples,
+        "bench.problems": folder / "bench.jsonl",
+    }
+    run_recipe(run.with_suffix(".log"), run, settings, args.set)
+
+
+def run_of(rate, seed, folder):
+    return folder / f"rl-{rate}-{seed}"
+
+
+def own_and_others(runs, stage):
+    """problem -> [passed, ...]: of the generator's held-out problems, and of KernelBench's."""
+    found = outcomes(runs, stage, 1)
+    own = {problem: passed for problem, passed in found.items() if problem.startswith("own")}
+    return own, {problem: passed for problem, passed in found.items() if problem not in own}
+
+
+def table(folder, args):
+    print("| rate | problems | before RL | after | gain, paired by problem |\n| --- | --- | --- | --- | --- |")
+    for rate in args.rates.split(","):
+        runs = [run_of(rate, seed, folder) for seed in args.seeds.split(",")]
+        runs = [run for run in runs if (run / "bench-rl.json").exists()]
+        if not runs:
+            continue
+        sides = zip(("own", "KernelBench"), own_and_others(runs, "base"), own_and_others(runs, "rl"), strict=True)
+        for name, before, after in sides:
+            print(f"| {rate} | {name} | {pooled(before)} | {pooled(after)} | {gain(before, after)} |")
+
+
+def curve(folder, args, parts=6):
+    """Pass rate, compile rate and reward of RL's own problems, by parts of the run."""
+    for rate in args.rates.split(","):
+        for seed in args.seeds.split(","):
+            file = run_of(rate, seed, folder) / "steps.jsonl"
+            if not file.exists():
+                continue
+            rows = [row for row in map(json.loads, file.read_text().splitlines()) if row.get("stage") == "rl"]
+            size = max(1, len(rows) // parts)
+            for first in range(0, len(rows), size):
+                part = rows[first : first + size]
+                means = {
+                    key: sum(row[key] for row in part) / len(part)
+                    for key in ("pass_rate", "compile_rate", "reward_mean")
+                }
+                line = ", ".join(f"{key} {value:.3f}" for key, value in means.items())
+                print(f"{rate} seed {seed}, steps {first + 1} to {first + len(part)}: {line}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("pairs", "model", "problems", "output"):
+        parser.add_argument(name, type=pathlib.Path)
+    parser.add_argument("--rates", default="3e-6,1e-5")
+    parser.add_argument("--seeds", default="1")
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--held-out", type=int, default=120)
+    parser.add_argument("--samples", type=int, default=4)
+    parser.add_argument("--table-only", action="store_true")
+    parser.add_argument("--set", action="append", default=[])
+    args = parser.parse_args()
+    folder = args.output.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    if not args.table_only:
+        make_problems(folder, args)
+        start = sft(folder, args)
+        with concurrent.futures.ThreadPoolExecutor(args.at_once) as pool:
+            runs = [(rate, seed) for seed in args.seeds.split(",") for rate in args.rates.split(",")]
+            for done in [pool.submit(rl, rate, seed, start, folder, args) for rate, seed in runs]:
+                done.result()
+    table(folder, args)
+    curve(folder, args)
+
+
+if __name__ == "__main__":
+    main()
