@@ -52,8 +52,8 @@ int main(int argc, char** argv) {
   options.device = text(1, "cuda:0");
   options.max_running = 256;
   options.max_context = 8192;
-  options.kv_cache_tokens = 2048 * 256;
   const int64_t prompt = std::stoll(text(2, "1024")), most = std::stoll(text(4, "256"));
+  options.kv_cache_tokens = (prompt + 96) * std::max<int64_t>(64, most);  // what the largest load needs: 80 GB hold it
   at::manual_seed(5);
   engine::Engine engine(options, random_qwen3_8b(options.device, std::stoll(text(3, "36"))), nullptr);
   for (int i = 0; i < 4; ++i)

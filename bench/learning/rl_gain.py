@@ -1,13 +1,13 @@
 """What RL adds to a real model: SFT once, then RL from it for each rate and seed, and one bench before and after.
 
-usage: rl_gain.py PAIRS MODEL PROBLEMS OUTPUT [--rates 3e-6,1e-5] [--seeds 1] [--steps 60] [--at-once 2]
+usage: rl_gain.py PAIRS MODEL PROBLEMS OUTPUT [--rates 3e-6] [--seeds 1,2,3] [--steps 70] [--at-once 2]
                   [--device cuda:0] [--held-out 120] [--samples 4] [--set KEY=VALUE ...]
 needs TRITONFORGE (the command; ./tritonforge without it)
 
 PAIRS are of `tritonforge data generate` (style wide), PROBLEMS KernelBench's JSON lines, of which nothing is trained
-on. SFT sees the pairs of split train, RL the problems of split rl (32 of them x 8 samples a step, one turn), the bench
-is of split holdout and of PROBLEMS. Verdicts come from mode plan on the CPU, so no reward has a speedup in it. The
-table pools a rate's seeds, as pool_runs.py does; what OUTPUT has already is not made again.
+on. The recipe is recipes/qwen2.5-coder-0.5b.yaml: SFT sees the pairs of split train, RL the problems of split rl, and
+the bench is of split holdout and of PROBLEMS. The table pools a rate's seeds, as pool_runs.py does; what OUTPUT has
+already is not made again.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import pathlib
 import random
 
 from pool_runs import gain, outcomes, pooled
-from stage_ablation import bench_problems, call, judged_on_cpu, read_pairs, run_recipe, write_lines
+from stage_ablation import bench_problems, call, beside, read_pairs, run_recipe, write_lines
 
 
 def make_problems(folder, args):
@@ -37,7 +37,7 @@ def sft(folder, args):
         run_recipe(
             folder / "sft.log",
             run,
-            judged_on_cpu(1)
+            beside(1)
             | {"stages": "[sft]", "data.pairs": args.pairs, "model.path": args.model, "model.device": args.device},
             args.set,
         )
@@ -48,17 +48,13 @@ def rl(rate, seed, start, folder, args):
     run = run_of(rate, seed, folder)
     if (run / "bench-rl.json").exists():
         return
-    settings = judged_on_cpu(args.at_once) | {
+    settings = beside(args.at_once) | {
         "stages": "[rl,bench]",
         "seed": seed,
         "model.path": start,
         "model.device": args.device,
-        "rollout.max_turns": 1,
         "rl.steps": args.steps,
-        "rl.prompts_per_step": 32,
-        "rl.samples_per_prompt": 8,
         "rl.problems": folder / "problems/rl",
-        "rl.levels": "[]",
         "rl.train.lr": rate,
         "bench.models": "[base,rl]",
         "bench.samples": args.samples,
@@ -113,9 +109,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("pairs", "model", "problems", "output"):
         parser.add_argument(name, type=pathlib.Path)
-    parser.add_argument("--rates", default="3e-6,1e-5")
-    parser.add_argument("--seeds", default="1")
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--rates", default="3e-6")
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--steps", type=int, default=70)
     parser.add_argument("--at-once", type=int, default=2)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--held-out", type=int, default=120)

@@ -100,22 +100,10 @@ def call(log, *arguments):
         raise SystemExit(f"{log}: {arguments[0]} ended with {done.returncode}")
 
 
-def judged_on_cpu(at_once):
-    """Settings of a run whose verdicts come from the cores that it has beside at_once - 1 others, without times."""
-    return {
-        "bench.levels": "[]",
-        "bench.limit": 0,
-        "share_device": "false",
-        "engine.max_running": 256,
-        "rollout.concurrency": 256,
-        "rollout.evaluations": max(2, os.cpu_count() // at_once),
-        "evaluator.mode": "plan",
-        "evaluator.device": "cpu",
-        "evaluator.workers": max(2, os.cpu_count() // at_once),
-        "evaluator.max_elements": 262144,
-        "evaluator.max_flops": 268435456,
-        "evaluator.targets": "[sm_90]",
-    }
+def beside(at_once):
+    """Settings of a run that shares the machine's cores with at_once - 1 others, and benches all that it is given."""
+    cores = max(2, os.cpu_count() // at_once)
+    return {"evaluator.workers": cores, "rollout.evaluations": cores, "bench.levels": "[]", "bench.limit": 0}
 
 
 def run_recipe(log, output, settings, given):
@@ -143,7 +131,7 @@ def train(name, seed, folder, args):
     run = here / f"run-{seed}"
     if (run / "bench-sft.json").exists():
         return
-    settings = judged_on_cpu(args.at_once) | {
+    settings = beside(args.at_once) | {
         "stages": "[sft,bench]",
         "bench.models": "[sft]",
         "seed": seed,
