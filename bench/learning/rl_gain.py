@@ -17,7 +17,7 @@ import pathlib
 import random
 
 from pool_runs import gain, outcomes, pooled
-from stage_ablation import bench_problems, call, beside, read_pairs, run_recipe, write_lines
+from stage_ablation import bench_problems, beside, call, read_pairs, run_recipe, write_lines
 
 
 def make_problems(folder, args):
