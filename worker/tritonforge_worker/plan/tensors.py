@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 CUDA = torch.device("cuda", 0)
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 def check_device(device):
@@ -45,6 +46,7 @@ HOST = {
     "aten::equal",
     "aten::is_nonzero",
 }
+OF_CONSTANTS = {"aten::lift_fresh", "aten::detach", "aten::detach_"}  # what torch.tensor() calls
 MEMORY_FORMATS = {
     torch.contiguous_format: "contiguous",
     torch.preserve_format: "preserve",
@@ -111,7 +113,8 @@ class Recording:
         self.constant_bytes += tensor.numel() * tensor.element_size()
         if self.constant_bytes > MAX_CONSTANT_BYTES:
             raise NotAPlan(f"constants of more than {MAX_CONSTANT_BYTES >> 20} MiB")
-        meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        with torch.inference_mode(tensor.is_inference()):
+            meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
         recorded = self.tensor(meta, {"constant": sum(1 for v in self.values if "constant" in v)})
         self.constants.append((tensor, recorded))
         return recorded
@@ -160,6 +163,12 @@ def record(recording, func, args, kwargs):
         kwargs["pin_memory"] = None
     if kwargs.get("generator") is not None:
         raise NotAPlan(f"{shown} with a generator")
+    positions = [encode(a) for a in args]
+    named = {
+        k: encode(v)
+        for k, v in kwargs.items()
+        if k not in ("device", "layout", "pin_memory", "generator") and v is not None
+    }
     is_meta = dict(kwargs)
     takes_device = any(a.name == "device" for a in func._schema.arguments)
     if takes_device:
@@ -175,18 +184,12 @@ def record(recording, func, args, kwargs):
     def wrapped(result):
         if not isinstance(result, torch.Tensor):
             return result
-        return own[id(result)] if id(result) in own else recording.tensor(result)
+        return own[id(result)].after_it(result) if id(result) in own else recording.tensor(result)
 
     results = tree_map(wrapped, out)
     listed = list(results) if isinstance(results, (list, tuple)) else [results]
     if any(not isinstance(r, RecordedTensor) and r is not None for r in listed):
         raise NotAPlan(f"{shown}: its result is a {type(listed[0]).__name__}")
-    positions = [encode(a) for a in args]
-    named = {
-        k: encode(v)
-        for k, v in kwargs.items()
-        if k not in ("device", "layout", "pin_memory", "generator") and v is not None
-    }
     recording.step(
         {
             "aten": name,
@@ -210,20 +213,30 @@ def flat_tensors(value):
 class RecordedTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, meta, recording, number):
-        self = torch.Tensor._make_wrapper_subclass(
-            cls,
-            meta.size(),
-            strides=meta.stride(),
-            storage_offset=meta.storage_offset(),
-            dtype=meta.dtype,
-            device=torch.device("meta"),
-            requires_grad=False,
-        )
+        # In inference mode, too, a view of an ordinary tensor is ordinary and counts its versions with it.
+        with torch.inference_mode(meta.is_inference()):
+            self = torch.Tensor._make_wrapper_subclass(
+                cls,
+                meta.size(),
+                strides=meta.stride(),
+                storage_offset=meta.storage_offset(),
+                dtype=meta.dtype,
+                device=torch.device("meta"),
+                requires_grad=False,
+            )
         self._meta, self._recording, self._id = meta, recording, number
         return self
 
     def __init__(self, meta, recording, number):
         pass
+
+    def after_it(self, meta):
+        """Written in place. After t_, squeeze_ and the like it has another shape, which is another value's."""
+        if (self.shape, self.stride()) != (meta.shape, meta.stride()):
+            with torch._C._DisableTorchDispatch():
+                self.as_strided_(meta.shape, meta.stride(), meta.storage_offset())
+            self._id = self._recording.value(meta)
+        return self
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -307,6 +320,16 @@ class Record(TorchDispatchMode):
         self.recording = recording
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func._schema.name in ("aten::lift_fresh", "aten::detach") and not flat_tensors((args, kwargs or {})):
-            return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if func._schema.name in ("aten::lift_fresh", "aten::detach", "aten::detach_") and not flat_tensors(
+            (args, kwargs)
+        ):
+            return func(*args, **kwargs)
+        if torch.is_inference_mode_enabled():
+            # What autograd does elsewhere: detach_ itself; linear, einsum and the like by the calls in them.
+            if func._schema.name == "aten::detach_":
+                return args[0]
+            if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), COMPOSITE):
+                with self:
+                    return func._op_dk(COMPOSITE, *args, **kwargs)
         return record(self.recording, func, args, kwargs)
