@@ -12,6 +12,7 @@ namespace tritonforge::evaluate {
 namespace {
 
 constexpr double kFlopsPerByte = 20;
+constexpr double kMostSaved = 4;  // of a product, by doing it in pieces: what Winograd's 4 x 4 tiles save a convolution
 
 using Values = std::vector<const PlanValue*>;
 
@@ -191,6 +192,36 @@ bool is_bag(const Call& call) {
 // Elements of the rows that bags take from their table.
 double rows_of_bags(const Call& call) { return static_cast<double>(call.in[1]->elements()) * size(*call.in[0], -1); }
 
+// Adds its products by the length of their sums.
+void add_products(const Call& call, Products& products) {
+  const double flops = product_flops(call);
+  if (flops == 0) return;
+  if (is_attention(call)) {
+    products[std::llround(size(*call.in[0], -1))] += flops / 2;
+    products[std::llround(size(*call.in[1], -2))] += flops / 2;
+    return;
+  }
+  const bool distances = call.name.find("cdist") != std::string_view::npos;  // half of it may be done as a product
+  const double multiplied = distances ? flops / 2 : flops;
+  products[std::llround(multiplied / (2 * std::max(1.0, call.results())))] += multiplied;
+}
+
+// What there is in `some` beyond `others`.
+double beyond(const Products& some, const Products& others) {
+  double flops = 0;
+  for (const auto& [length, own] : some) {
+    const auto found = others.find(length);
+    flops += std::max(0.0, own - (found == others.end() ? 0 : found->second));
+  }
+  return flops;
+}
+
+// What products in pieces saved of the reference's.
+double saved_by_pieces(const Products& products, const Products& reference) {
+  const double pieces = beyond(products, reference), rest = beyond(reference, products);
+  return std::max(0.0, std::min(kMostSaved * pieces, rest) - pieces);
+}
+
 // Bytes that a formula of elementary calls would move beside the call's own tensors.
 double hidden_bytes(const Call& call) {
   const auto& [name, in] = std::pair(call.name, call.in);
@@ -330,12 +361,17 @@ double part_of_zeros(const TensorView& tensor) {
 
 Work aten_work(const Plan& plan, const ReferenceWork& reference) {
   Work work;
+  Products products;
   std::set<const PlanValue*> spread;  // larger than all that it was made of: never written by a fused kernel
   for (const PlanStep& step : plan.steps) {
     if (step.kernel >= 0) continue;
     const Call call = call_of(plan, step);
     const bool moves = only_moves(step.name), free = is_free(step.name);
-    const double product = moves || free ? 0 : std::max(product_flops(call), unlisted_flops(call));
+    double product = 0;
+    if (!moves && !free) {
+      product = std::max(product_flops(call), unlisted_flops(call));
+      add_products(call, products);
+    }
     // Of a table of rows those that are taken are read.
     double read = is_bag(call) ? (rows_of_bags(call) - static_cast<double>(call.in[0]->elements())) *
                                      static_cast<double>(size_of(call.in[0]->dtype))
@@ -363,13 +399,17 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference) {
                        (known ? 0 : hidden_bytes(call));
     (moves ? work.moving : work.computing) += all;
   }
+  work.computing += saved_by_pieces(products, reference.products) / kFlopsPerByte;
   return work;
 }
 
 ReferenceWork reference_work(const Plan& plan) {
   ReferenceWork reference;
   for (const PlanStep& step : plan.steps) {
-    if (step.kernel < 0) reference.calls.emplace(short_name(step.name));
+    if (step.kernel >= 0) continue;
+    const Call call = call_of(plan, step);
+    reference.calls.emplace(call.name);
+    if (!is_free(step.name) && !only_moves(step.name)) add_products(call, reference.products);
   }
   reference.work = aten_work(plan, reference);
   return reference;

@@ -13,6 +13,9 @@
 //               has them: cosines of all pairs and weighted bags are products
 //               one call for what a formula spells out in several (gelu, softmax, a norm, attention, a pool's windows)
 //               weighs as much as these, where the reference does not make that call itself
+//               products whose sums are of other lengths than the reference's are pieces of these (Strassen's seven,
+//               Winograd's tiles): what pieces saved of the reference's products counts as done by torch, up to four
+//               times what they are. Parts of a result, whose sums are whole, save nothing and count as they are
 //               calls that no plan may have are a reference's alone: 5 n log2 n flops of a Fourier transform, two for
 //               each place of a bilinear form, those of a matrix's decomposition; of others no formula is known, and
 //               an operation for each element of the largest tensor stands for it. A complex number is two real ones
@@ -21,6 +24,7 @@
 // Work that only moves data (fills, casts, copies, padding; a launch that leaves nothing but copies of what it was
 // given) is kept apart: it counts where the reference does nothing else. So a kernel that copies what torch computed
 // does no work, and a cast before an honest kernel leaves none to torch.
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -47,10 +51,14 @@ double product_flops(const Plan& plan, const std::set<size_t>& with_zeros = {});
 // Of a tensor's elements, over 4,096 of them.
 double part_of_zeros(const TensorView& tensor);
 constexpr double kLargePart = 0.125;
+// Flops of products by the length of their sums: K of [M, K] x [K, N].
+using Products = std::map<int64_t, double>;
+
 // What a problem's own code has torch do.
 struct ReferenceWork {
   Work work;
   std::set<std::string> calls;  // without "aten::" and a last underscore
+  Products products;
 };
 ReferenceWork reference_work(const Plan& plan);
 // Of a candidate's aten steps; `reference`: empty where it is not known.

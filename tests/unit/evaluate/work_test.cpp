@@ -31,7 +31,7 @@ TEST(AtenWork, IsFlopsAndBytes) {
   EXPECT_DOUBLE_EQ(product.computing, 2.0 * 64 * 16 * 32 / 20 + 4 * (64 * 32 + 16 * 32 + 64 * 16));
   EXPECT_EQ(product.moving, 0);
   const Work both = aten_work(plan_of(Json::array({call("linear", {x, w}, 2), call("relu", Json::array({y}), 3)})),
-                              {.work = {}, .calls = {"relu"}});
+                              {.work = {}, .calls = {"relu"}, .products = {}});
   EXPECT_DOUBLE_EQ(both.computing - product.computing, 64 * 16 / 20.0 + 4 * 2 * 64 * 16);
 }
 
@@ -186,7 +186,7 @@ Work work_of(const std::string& name, const std::vector<std::vector<int64_t>>& s
                                {"texts", Json::array()},
                                {"constants", Json::array()}},
                               {}),
-                   {.work = {}, .calls = familiar});
+                   {.work = {}, .calls = familiar, .products = {}});
 }
 
 TEST(AtenWork, OfATransposedConvolutionEachInputGoesToAFiltersResults) {
@@ -297,6 +297,41 @@ TEST(ReferenceWork, OfAMatrixsDecompositionIsWhatItTakesAtLeast) {
 TEST(ReferenceWork, OfACallWithoutAFormulaIsItsBytesAndAnOperationForEachElement) {
   EXPECT_DOUBLE_EQ(work_of_unlisted("grid_sampler_2d", {{1, 2, 8, 8}, {1, 4, 4, 2}, {1, 2, 4, 4}}).computing,
                    128 / 20.0 + 4 * (128 + 32 + 32));
+}
+
+// [batch, M, K] x [batch, K, N] by torch, beside a reference of one product [1, 4096, 4096] x [1, 4096, 4096].
+double share_beside_pieces(int64_t batch, int64_t m, int64_t k, int64_t n) {
+  const auto plan = [&](int64_t b, int64_t rows, int64_t inner, int64_t columns) {
+    const auto tensor = [](int64_t x, int64_t y, int64_t z) {
+      return Json{{"dtype", "float32"}, {"shape", {x, y, z}}, {"stride", {y * z, z, 1}}};
+    };
+    Json values = {tensor(b, rows, inner), tensor(b, inner, columns), tensor(b, rows, columns)};
+    values[0]["input"] = 0;
+    values[1]["input"] = 1;
+    return parse_plan({{"values", values},
+                       {"kernels", Json::array()},
+                       {"steps", {call("bmm", {{{"t", 0}}, {{"t", 1}}}, 2)}},
+                       {"outputs", {{"tensor", 2}}},
+                       {"inputs", 2},
+                       {"texts", Json::array()},
+                       {"constants", Json::array()}},
+                      {});
+  };
+  const ReferenceWork reference = reference_work(plan(1, 4096, 4096, 4096));
+  return own_share({.computing = 1e30}, aten_work(plan(batch, m, k, n), reference), reference.work);
+}
+
+TEST(AtenWork, WhatPiecesOfAProductSaveIsDoneByTorch) {
+  EXPECT_EQ(share_beside_pieces(7, 2048, 2048, 2048), 0);   // Strassen's
+  EXPECT_EQ(share_beside_pieces(49, 1024, 1024, 1024), 0);  // and his again
+  // A piece that is no more than a small part of the work is four of it at most.
+  EXPECT_NEAR(share_beside_pieces(1, 4096, 256, 4096), 1 - 4.0 / 16, 0.03);
+}
+
+TEST(AtenWork, PartsOfAProductsResultAreNoMoreThanTheyAre) {
+  EXPECT_NEAR(share_beside_pieces(1, 4096, 4096, 2048), 0.5, 0.02);
+  EXPECT_NEAR(share_beside_pieces(1, 1024, 4096, 1024), 15.0 / 16, 0.02);
+  EXPECT_EQ(share_beside_pieces(1, 4096, 4096, 4096), 0);
 }
 
 TEST(OwnShare, IsTheSmallerOfTwo) {
