@@ -194,6 +194,8 @@ double rows_of_bags(const Call& call) { return static_cast<double>(call.in[1]->e
 
 // Adds its products by the length of their sums.
 void add_products(const Call& call, Products& products) {
+  if (call.name == "_trilinear" && !call.in.empty())
+    products[std::llround(size(*call.in[0], -1))] += trilinear_flops(call);
   const double flops = product_flops(call);
   if (flops == 0) return;
   if (is_attention(call)) {

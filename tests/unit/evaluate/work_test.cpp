@@ -244,8 +244,8 @@ TEST(AtenWork, WhatACallGoesOverWithoutWritingItCounts) {
 }
 
 // A reference's call that no plan may have. Its tensors have these shapes, the last one being its result.
-Work work_of_unlisted(const std::string& name, const std::vector<std::vector<int64_t>>& shapes,
-                      const Json& more = Json::array()) {
+ReferenceWork reference_of_unlisted(const std::string& name, const std::vector<std::vector<int64_t>>& shapes,
+                                    const Json& more) {
   Json values = Json::array(), args = Json::array();
   for (const auto& shape : shapes) {
     values.push_back({{"dtype", "float32"}, {"shape", shape}, {"stride", shape}});
@@ -262,7 +262,12 @@ Work work_of_unlisted(const std::string& name, const std::vector<std::vector<int
                         {"texts", Json::array()},
                         {"constants", Json::array()}};
   EXPECT_THROW(parse_plan(forward, {}), Error);
-  return reference_work(parse_calls(forward)).work;
+  return reference_work(parse_calls(forward));
+}
+
+Work work_of_unlisted(const std::string& name, const std::vector<std::vector<int64_t>>& shapes,
+                      const Json& more = Json::array()) {
+  return reference_of_unlisted(name, shapes, more).work;
 }
 
 TEST(ReferenceWork, OfABilinearFormIsAProductAndASumForEachPlace) {
