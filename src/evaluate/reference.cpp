@@ -121,22 +121,34 @@ Probe probe_of(Child& child, uint64_t seed, Draw draw, Deadline deadline) {
 
 // The problem's own code is no candidate: where it cannot be recorded, or breaks under it, there is nothing to hold
 // against anybody.
-void weigh(Child& child, ReferenceData& data, Deadline deadline) {
+void record(Child& child, ReferenceData& data, Deadline deadline) {
+  const ReferenceTrial& call = *data.trials.front();
+  Frame frame = ask(child, {{"op", "record"}, {"inputs", call.inputs}, {"tensors", call.input_tensors}}, deadline);
+  if (!frame.header.contains("plan")) return;
+  const Plan plan = parse_plan(frame.header["plan"], frame.payload);
+  data.work = reference_work(plan);
+  std::set<std::string> known;
+  for (const auto& item : data.state) known.insert(item.at(0).get<std::string>());
+  const bool complete = std::all_of(plan.values.begin(), plan.values.end(), [&](const PlanValue& value) {
+    return value.weight.empty() || known.contains(value.weight);
+  });
+  if (!complete) return;
+  data.plan = std::move(frame.header["plan"]);
+  data.plan_payload = std::move(frame.payload);
+}
+
+// Of what is no plan the calls are known all the same, from a forward over a trial's inputs.
+void count_calls(Child& child, ReferenceData& data, Deadline deadline) {
+  const uint64_t seed = data.trials.front()->seed;
+  const Frame frame = ask(child, {{"op", "weigh"}, {"seed", seed}, {"inputs", name_of(data.admission.draw)}}, deadline);
+  if (frame.header.contains("plan")) data.work = reference_work(parse_calls(frame.header["plan"]));
+}
+
+using Weigh = void (*)(Child& child, ReferenceData& data, Deadline deadline);
+
+void try_to(Weigh weigh, Child& child, ReferenceData& data, Deadline deadline) {
   try {
-    const ReferenceTrial& call = *data.trials.front();
-    Frame frame = ask(child, {{"op", "record"}, {"inputs", call.inputs}, {"tensors", call.input_tensors}}, deadline);
-    if (!frame.header.contains("plan")) return;
-    const Plan plan = parse_plan(frame.header["plan"], frame.payload);
-    const auto calls = calls_of(plan);
-    data.work = ReferenceWork{aten_work(plan, calls), calls};
-    std::set<std::string> known;
-    for (const auto& item : data.state) known.insert(item.at(0).get<std::string>());
-    const bool complete = std::all_of(plan.values.begin(), plan.values.end(), [&](const PlanValue& value) {
-      return value.weight.empty() || known.contains(value.weight);
-    });
-    if (!complete) return;
-    data.plan = std::move(frame.header["plan"]);
-    data.plan_payload = std::move(frame.payload);
+    weigh(child, data, deadline);
   } catch (const ProblemFault&) {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported) throw;
@@ -190,7 +202,7 @@ bool draw_trials(Child& child, const ReferenceSpec& spec, ReferenceData& data, D
     keep(std::move(trial), seeds, data);
   }
   memory.reset();
-  weigh(child, data, deadline);
+  try_to(record, child, data, deadline);
   if (!data.plan.is_null()) {
     const Json outputs = described(parse_plan(data.plan, data.plan_payload));
     for (auto& trial : data.trials) trial->output_bytes = bytes_of(outputs);
@@ -314,7 +326,8 @@ std::shared_ptr<const ReferenceData> make_reference(Child& child, const Referenc
                         deadline);
       keep(take_trial(std::move(frame)), seeds, *data);
     }
-    if (spec.weigh) weigh(child, *data, deadline);
+    if (spec.weigh) try_to(record, child, *data, deadline);
+    if (spec.weigh && !data->work) try_to(count_calls, child, *data, deadline);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kCorrupt) throw;
     throw ProblemFault{fmt::format("the problem's child sent something that is not an answer: {}", error.what())};

@@ -35,8 +35,9 @@ struct ReferenceData {
   std::vector<std::byte> payload;
   std::vector<std::unique_ptr<ReferenceTrial>> trials;
   Admission admission;
-  Tolerances tolerances;              // of this problem
-  std::optional<ReferenceWork> work;  // that its forward has torch do; nullopt where it was not asked for or is no plan
+  Tolerances tolerances;  // of this problem
+  // That its forward has torch do; nullopt where it was not asked for or cannot be recorded.
+  std::optional<ReferenceWork> work;
   // The same forward as a plan, with its payload, to be replayed beside a candidate's; null where it is none, or where
   // not all of its weights are among `state`.
   Json plan;

@@ -73,7 +73,8 @@ def cases(paths):
 @pytest.mark.parametrize("path", cases(HONEST))
 def test_honest_work_is_accepted_as_written(verdicts, path, request):
     verdict = verdicts[path]
-    assert ("trials" in verdict["notes"]) == ("drawn" in request.node.name)
+    drawn = "drawn" in request.node.name and not line(path, "handed")
+    assert ("trials" in verdict["notes"]) == drawn
     assert verdict["correct"] and verdict["mode"] == "plan" and not mechanisms(verdict) - {""}, verdict
 
 

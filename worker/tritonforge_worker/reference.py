@@ -4,7 +4,7 @@ import torch
 
 from tritonforge_worker import controls, cuda_on_cpu, errors, live, reduce, weights
 from tritonforge_worker.modules import run_source, set_seed, tensors_in
-from tritonforge_worker.plan import recorder
+from tritonforge_worker.plan import recorder, weighing
 from tritonforge_worker.protocol import Encoder, Sampled, Unsupported, decode
 
 
@@ -191,14 +191,27 @@ class Reference:
             torch.cuda.empty_cache()
 
     def record(self, request, payload):
-        """What forward has torch do, as a plan of a trial's shapes; the model is of no use afterwards."""
+        """What forward has torch do, as a plan of a trial's shapes."""
         try:
             known = {name: {"shape": list(tensor.shape)} for name, tensor in weights.state_of(self.model).items()}
             call = request["inputs"], request["tensors"]
-            plan, parts = recorder.record(self.model, known, *call, decode, "")
+            with recorder.own_state(self.model):
+                plan, parts = recorder.record(self.model, known, *call, decode, "")
         except BaseException as error:  # NotAPlan, and whatever the problem's code does over recorded tensors
             return self.channel.send({"not_a_plan": f"{type(error).__name__}: {error}"[:500]})
         self.channel.send({"plan": plan}, parts)
+
+    def weigh(self, request, payload):
+        """The same where it is no plan, over a trial's data: what torch does there is counted, and replayed nowhere."""
+        try:
+            with self.around():
+                inputs = self.make_inputs(request["seed"], request["inputs"])
+            if self.live:
+                inputs = [x.cuda() if isinstance(x, torch.Tensor) else x for x in inputs]
+            plan = weighing.weigh(self.model, inputs, torch.device("cuda" if self.live else "cpu"))
+        except BaseException as error:
+            return self.channel.send({"not_a_plan": f"{type(error).__name__}: {error}"[:500]})
+        self.channel.send({"plan": plan})
 
     def serve(self):
         operations = {
@@ -208,6 +221,7 @@ class Reference:
             "draw": self.draw,
             "sample": self.sample,
             "record": self.record,
+            "weigh": self.weigh,
         }
         if self.live:
             operations.update(live.operations(self))

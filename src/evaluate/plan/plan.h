@@ -96,6 +96,10 @@ double memory_of(const Plan& plan);
 // Throws kUsage naming the step and what is wrong with it, kUnsupported for an aten operation that is not on the list.
 Plan parse_plan(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits = {});
 
+// A forward of the problem's own that is weighed (plan/work.h) and never replayed: the same with any operation. Throws
+// kUsage.
+Plan parse_calls(const Json& json, const PlanLimits& limits = {});
+
 // A configuration of each tuning of a plan.
 using Choice = std::vector<int>;
 Choice recorders_choice(const Plan& plan);

@@ -38,7 +38,7 @@ Loaded::Recorded summary_of(const Plan& plan, const RunContext& context, Runs ru
   Loaded::Recorded recorded{.launches = plan.launches(),
                             .steps = plan.steps.size(),
                             .kernels = {},
-                            .aten = aten_work(plan, work ? work->calls : std::set<std::string>()),
+                            .aten = aten_work(plan, work.value_or(ReferenceWork())),
                             .kind = std::string(language.kernel()),
                             .not_run = {}};
   if (runs == Runs::kNowhere)
@@ -199,7 +199,7 @@ void PlanRunner::choose(const Choice& choice) {
   choice_ = choice;
   plan_.steps = chosen_steps(every_step_, plan_.tunings, choice);
   const auto& work = context_.reference.work;
-  aten_ = aten_work(plan_, work ? work->calls : std::set<std::string>());
+  aten_ = aten_work(plan_, work.value_or(ReferenceWork()));
 }
 
 // The same, and P with it.

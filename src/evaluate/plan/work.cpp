@@ -1,6 +1,9 @@
 #include "evaluate/plan/work.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
 #include <unordered_map>
 
 #include "base/rng.h"
@@ -9,6 +12,7 @@ namespace tritonforge::evaluate {
 namespace {
 
 constexpr double kFlopsPerByte = 20;
+constexpr double kMostSaved = 4;  // of a product, by doing it in pieces: what Winograd's 4 x 4 tiles save a convolution
 
 using Values = std::vector<const PlanValue*>;
 
@@ -102,7 +106,8 @@ double product_flops(const Call& call) {
   const auto& [name, in] = std::pair(call.name, call.in);
   const double results = call.results();
   const auto inner = [&](size_t index) { return in.size() > index ? size(*in[index], -1) : 1.0; };
-  if (name == "mm" || name == "bmm" || name == "mv" || name == "matmul" || name == "dot" || name == "linear")
+  if (name == "mm" || name == "bmm" || name == "mv" || name == "matmul" || name == "dot" || name == "vdot" ||
+      name == "linear" || name.ends_with("_mm"))
     return 2 * std::max(1.0, results) * inner(0);
   if (name == "addmm" || name == "baddbmm" || name == "addmv") return 2 * results * inner(1);
   if (name == "addbmm") return 2 * results * inner(1) * (in.size() > 1 ? size(*in[1], 0) : 1);  // sums over matrices
@@ -117,6 +122,65 @@ double product_flops(const Call& call) {
   return 0;
 }
 
+// Sizes of an operand of _trilinear with its new dimensions.
+std::vector<double> spread_out(const PlanValue& operand, const Json& added, size_t rank) {
+  std::vector<double> sizes(rank, 1);
+  for (size_t k = 0, at = 0; k < rank; ++k) {
+    const bool is_new = std::any_of(added.begin(), added.end(), [&](const Json& one) { return one == Json(k); });
+    if (!is_new && at < operand.shape.size()) sizes[k] = static_cast<double>(operand.shape[at++]);
+  }
+  return sizes;
+}
+
+// One of three operands is summed up with another before the third one comes: a product and a sum for each place.
+double trilinear_flops(const Call& call) {
+  if (call.in.size() < 3) return 0;
+  const size_t rank = call.in[0]->shape.size() + call.argument(3).size();
+  std::vector<double> most(rank, 1);
+  for (size_t operand = 0; operand < 3; ++operand) {
+    const auto sizes = spread_out(*call.in[operand], call.argument(3 + operand), rank);
+    std::transform(most.begin(), most.end(), sizes.begin(), most.begin(),
+                   [](double a, double b) { return std::max(a, b); });
+  }
+  return 2 * std::accumulate(most.begin(), most.end(), 1.0, std::multiplies<>());
+}
+
+// 5 n log2 n for n complex numbers, half of it where one side is real.
+double fourier_flops(const Call& call) {
+  if (call.in.empty() || call.out.empty()) return 0;
+  const bool from_real = call.name == "_fft_r2c", to_real = call.name == "_fft_c2r";
+  const PlanValue& longer = to_real ? *call.out.front() : *call.in.front();
+  double length = 1;  // pairs, which complex numbers are, lie along a dimension before the others
+  for (const Json& dimension : call.argument(1))
+    length *= size(longer, dimension.get<int64_t>() + (from_real || to_real ? 0 : 1));
+  const double numbers = static_cast<double>(longer.elements()) / (from_real || to_real ? 1 : 2);
+  return (from_real || to_real ? 2.5 : 5) * numbers * std::log2(std::max(length, 1.0));
+}
+
+// What a matrix [m, n] takes at least, by m n min(m, n): Golub and Van Loan, with values alone where the rest is
+// optional.
+const std::unordered_map<std::string_view, double> kDecompositions = {
+    {"linalg_cholesky_ex", 1 / 3.0}, {"cholesky", 1 / 3.0},     {"linalg_lu_factor_ex", 2 / 3.0},
+    {"linalg_lu", 2 / 3.0},          {"_linalg_det", 2 / 3.0},  {"_linalg_slogdet", 2 / 3.0},
+    {"_linalg_solve_ex", 2 / 3.0},   {"linalg_inv_ex", 2},      {"linalg_qr", 4 / 3.0},
+    {"linalg_lstsq", 4 / 3.0},       {"_linalg_eigh", 4 / 3.0}, {"_linalg_svd", 8 / 3.0},
+    {"linalg_pinv", 8 / 3.0},        {"linalg_matrix_exp", 2}};
+
+// Of calls that no plan may have, which references alone make; 0 where no formula is known.
+double unlisted_flops(const Call& call) {
+  if (call.name == "_trilinear") return trilinear_flops(call);
+  if (call.name.starts_with("_fft_")) return fourier_flops(call);
+  if (call.in.empty()) return 0;
+  const PlanValue& matrix = *call.in.front();
+  const double elements = static_cast<double>(matrix.elements()), least = std::min(size(matrix, -2), size(matrix, -1));
+  if (call.name == "linalg_solve_triangular" && call.in.size() > 1)
+    return static_cast<double>(call.in[1]->elements()) * size(matrix, -1);
+  const auto found = kDecompositions.find(call.name);
+  if (found == kDecompositions.end()) return 0;
+  const double solved = call.name == "_linalg_solve_ex" ? 2 * call.results() * size(matrix, -1) : 0;
+  return found->second * elements * least + solved;
+}
+
 double bytes_of(const PlanValue& value) {
   return static_cast<double>(value.elements() * static_cast<int64_t>(size_of(value.dtype)));
 }
@@ -127,6 +191,38 @@ bool is_bag(const Call& call) {
 
 // Elements of the rows that bags take from their table.
 double rows_of_bags(const Call& call) { return static_cast<double>(call.in[1]->elements()) * size(*call.in[0], -1); }
+
+// Adds its products by the length of their sums.
+void add_products(const Call& call, Products& products) {
+  if (call.name == "_trilinear" && !call.in.empty())
+    products[std::llround(size(*call.in[0], -1))] += trilinear_flops(call);
+  const double flops = product_flops(call);
+  if (flops == 0) return;
+  if (is_attention(call)) {
+    products[std::llround(size(*call.in[0], -1))] += flops / 2;
+    products[std::llround(size(*call.in[1], -2))] += flops / 2;
+    return;
+  }
+  const bool distances = call.name.find("cdist") != std::string_view::npos;  // half of it may be done as a product
+  const double multiplied = distances ? flops / 2 : flops;
+  products[std::llround(multiplied / (2 * std::max(1.0, call.results())))] += multiplied;
+}
+
+// What there is in `some` beyond `others`.
+double beyond(const Products& some, const Products& others) {
+  double flops = 0;
+  for (const auto& [length, own] : some) {
+    const auto found = others.find(length);
+    flops += std::max(0.0, own - (found == others.end() ? 0 : found->second));
+  }
+  return flops;
+}
+
+// What products in pieces saved of the reference's.
+double saved_by_pieces(const Products& products, const Products& reference) {
+  const double pieces = beyond(products, reference), rest = beyond(reference, products);
+  return std::max(0.0, std::min(kMostSaved * pieces, rest) - pieces);
+}
 
 // Bytes that a formula of elementary calls would move beside the call's own tensors.
 double hidden_bytes(const Call& call) {
@@ -265,22 +361,19 @@ double part_of_zeros(const TensorView& tensor) {
   return static_cast<double>(zeros) / kLooks;
 }
 
-std::set<std::string> calls_of(const Plan& plan) {
-  std::set<std::string> names;
-  for (const PlanStep& step : plan.steps) {
-    if (step.kernel < 0) names.emplace(short_name(step.name));
-  }
-  return names;
-}
-
-Work aten_work(const Plan& plan, const std::set<std::string>& familiar) {
+Work aten_work(const Plan& plan, const ReferenceWork& reference) {
   Work work;
+  Products products;
   std::set<const PlanValue*> spread;  // larger than all that it was made of: never written by a fused kernel
   for (const PlanStep& step : plan.steps) {
     if (step.kernel >= 0) continue;
     const Call call = call_of(plan, step);
     const bool moves = only_moves(step.name), free = is_free(step.name);
-    const double product = moves || free ? 0 : product_flops(call);
+    double product = 0;
+    if (!moves && !free) {
+      product = std::max(product_flops(call), unlisted_flops(call));
+      add_products(call, products);
+    }
     // Of a table of rows those that are taken are read.
     double read = is_bag(call) ? (rows_of_bags(call) - static_cast<double>(call.in[0]->elements())) *
                                      static_cast<double>(size_of(call.in[0]->dtype))
@@ -302,13 +395,26 @@ Work aten_work(const Plan& plan, const std::set<std::string>& familiar) {
       else bytes += bytes_of(*value);
     }
     if (free) continue;
-    const bool known = familiar.contains(std::string(call.name));
+    const bool known = reference.calls.contains(std::string(call.name));
     const double passes = known ? 1 : passes_of(call.name);
     const double all = passes * ((product > 0 ? product : most) / kFlopsPerByte + bytes) +
                        (known ? 0 : hidden_bytes(call));
     (moves ? work.moving : work.computing) += all;
   }
+  work.computing += saved_by_pieces(products, reference.products) / kFlopsPerByte;
   return work;
+}
+
+ReferenceWork reference_work(const Plan& plan) {
+  ReferenceWork reference;
+  for (const PlanStep& step : plan.steps) {
+    if (step.kernel >= 0) continue;
+    const Call call = call_of(plan, step);
+    reference.calls.emplace(call.name);
+    if (!is_free(step.name) && !only_moves(step.name)) add_products(call, reference.products);
+  }
+  reference.work = aten_work(plan, reference);
+  return reference;
 }
 
 Work launch_work(double flops, double bytes, bool copies) {

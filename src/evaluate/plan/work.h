@@ -13,11 +13,18 @@
 //               has them: cosines of all pairs and weighted bags are products
 //               one call for what a formula spells out in several (gelu, softmax, a norm, attention, a pool's windows)
 //               weighs as much as these, where the reference does not make that call itself
+//               products whose sums are of other lengths than the reference's are pieces of these (Strassen's seven,
+//               Winograd's tiles): what pieces saved of the reference's products counts as done by torch, up to four
+//               times what they are. Parts of a result, whose sums are whole, save nothing and count as they are
+//               calls that no plan may have are a reference's alone: 5 n log2 n flops of a Fourier transform, two for
+//               each place of a bilinear form, those of a matrix's decomposition; of others no formula is known, and
+//               an operation for each element of the largest tensor stands for it. A complex number is two real ones
 //   launches    bytes of all loads and stores; float operations of the IR, 2 M N K of a dot, 4 of a transcendental; of
 //               machine code on a CPU the bytes of the tensors that it is given, each once: never too much
 // Work that only moves data (fills, casts, copies, padding; a launch that leaves nothing but copies of what it was
 // given) is kept apart: it counts where the reference does nothing else. So a kernel that copies what torch computed
 // does no work, and a cast before an honest kernel leaves none to torch.
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -44,15 +51,18 @@ double product_flops(const Plan& plan, const std::set<size_t>& with_zeros = {});
 // Of a tensor's elements, over 4,096 of them.
 double part_of_zeros(const TensorView& tensor);
 constexpr double kLargePart = 0.125;
-// Of the plan's aten steps. `familiar`: calls of the reference, without "aten::" and a last underscore.
-Work aten_work(const Plan& plan, const std::set<std::string>& familiar);
-std::set<std::string> calls_of(const Plan& plan);
+// Flops of products by the length of their sums: K of [M, K] x [K, N].
+using Products = std::map<int64_t, double>;
 
 // What a problem's own code has torch do.
 struct ReferenceWork {
   Work work;
-  std::set<std::string> calls;
+  std::set<std::string> calls;  // without "aten::" and a last underscore
+  Products products;
 };
+ReferenceWork reference_work(const Plan& plan);
+// Of a candidate's aten steps; `reference`: empty where it is not known.
+Work aten_work(const Plan& plan, const ReferenceWork& reference);
 // Of a launch. `copies`: what it left behind are copies of what it was given, within the comparison's tolerance.
 Work launch_work(double flops, double bytes, bool copies);
 // Of all launches of a plan whose kernels nobody can look into. `copied`: of each launch in order, as above.
@@ -61,7 +71,8 @@ Work bound_work(const Plan& plan, const std::vector<bool>& copied);
 // In [0, 1]: the smaller of two shares, own / (own + aten) of the candidate's work, and 1 - aten / `reference` of the
 // reference's. The second one cannot be raised by launches for show, the first one not by torch calls that are cheaper
 // than the reference's. 1 where nothing is left to torch, 0 where nothing is launched. `reference`: what its own code
-// has torch do; nullopt where that cannot be recorded: the first share alone counts.
+// has torch do; nullopt where that cannot be recorded (sparse tensors, operators that are not torch's): the first share
+// alone counts.
 double own_share(const Work& own, const Work& aten, const std::optional<Work>& reference);
 
 }  // namespace tritonforge::evaluate

@@ -163,7 +163,7 @@ TEST_F(JudgementTest, WhatNoDeviceHereRunsIsCompiledAndNotCorrect) {
 
 TEST_F(JudgementTest, WhatIsNotRunMayLeaveTooMuchToTorchAllTheSame) {
   ReferenceData reference = written_reference();
-  reference.work = ReferenceWork{.work = {.computing = 100}, .calls = {}};
+  reference.work = ReferenceWork{.work = {.computing = 100}, .calls = {}, .products = {}};
   Judgement judgement(reference, 0.1, {});
   Loaded loaded = recorded(1, 99);
   loaded.recorded->not_run = "compiled for sm_90, not run here";

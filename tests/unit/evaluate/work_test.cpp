@@ -31,7 +31,7 @@ TEST(AtenWork, IsFlopsAndBytes) {
   EXPECT_DOUBLE_EQ(product.computing, 2.0 * 64 * 16 * 32 / 20 + 4 * (64 * 32 + 16 * 32 + 64 * 16));
   EXPECT_EQ(product.moving, 0);
   const Work both = aten_work(plan_of(Json::array({call("linear", {x, w}, 2), call("relu", Json::array({y}), 3)})),
-                              {"relu"});
+                              {.work = {}, .calls = {"relu"}, .products = {}});
   EXPECT_DOUBLE_EQ(both.computing - product.computing, 64 * 16 / 20.0 + 4 * 2 * 64 * 16);
 }
 
@@ -186,7 +186,7 @@ Work work_of(const std::string& name, const std::vector<std::vector<int64_t>>& s
                                {"texts", Json::array()},
                                {"constants", Json::array()}},
                               {}),
-                   familiar);
+                   {.work = {}, .calls = familiar, .products = {}});
 }
 
 TEST(AtenWork, OfATransposedConvolutionEachInputGoesToAFiltersResults) {
@@ -241,6 +241,102 @@ TEST(AtenWork, WhatACallGoesOverWithoutWritingItCounts) {
                    8 * 16 * 32 / 20.0 + bytes);
   EXPECT_DOUBLE_EQ(work_of("_embedding_bag", {{100, 32}, {8 * 16}, {8}, {8 * 16}, {8, 32}}).computing,
                    2 * 8 * 16 * 32 / 20.0 + bytes + 4 * 8 * 16);
+}
+
+// A reference's call that no plan may have. Its tensors have these shapes, the last one being its result.
+ReferenceWork reference_of_unlisted(const std::string& name, const std::vector<std::vector<int64_t>>& shapes,
+                                    const Json& more) {
+  Json values = Json::array(), args = Json::array();
+  for (const auto& shape : shapes) {
+    values.push_back({{"dtype", "float32"}, {"shape", shape}, {"stride", shape}});
+    if (args.size() + 1 == shapes.size()) continue;
+    values.back()["input"] = args.size();
+    args.push_back({{"t", args.size()}});
+  }
+  for (const auto& argument : more) args.push_back(argument);
+  const Json forward = {{"values", values},
+                        {"kernels", Json::array()},
+                        {"steps", {call(name, args, static_cast<int>(shapes.size()) - 1)}},
+                        {"outputs", {{"v", nullptr}}},
+                        {"inputs", shapes.size() - 1},
+                        {"texts", Json::array()},
+                        {"constants", Json::array()}};
+  EXPECT_THROW(parse_plan(forward, {}), Error);
+  return reference_work(parse_calls(forward));
+}
+
+Work work_of_unlisted(const std::string& name, const std::vector<std::vector<int64_t>>& shapes,
+                      const Json& more = Json::array()) {
+  return reference_of_unlisted(name, shapes, more).work;
+}
+
+TEST(ReferenceWork, OfABilinearFormIsAProductAndASumForEachPlace) {
+  // x [64, 32], w [16, 32, 24], y [64, 24]: torch.nn.functional.bilinear's own call.
+  EXPECT_DOUBLE_EQ(
+      work_of_unlisted("_trilinear", {{64, 32}, {16, 32, 24}, {64, 24}, {64, 16}}, {{1, 3}, {0}, {1, 2}, {2, 3}, 1})
+          .computing,
+      2.0 * 64 * 16 * 32 * 24 / 20 + 4 * (64 * 32 + 16 * 32 * 24 + 64 * 24 + 64 * 16));
+}
+
+TEST(ReferenceWork, OfAFourierTransformIsThatOfAFastOne) {
+  const double n = 8 * 64;
+  EXPECT_DOUBLE_EQ(work_of_unlisted("_fft_r2c", {{8, 64}, {2, 8, 33}}, {{1}, 0, true}).computing,
+                   2.5 * n * 6 / 20 + 4 * (n + 2 * 8 * 33));
+  EXPECT_DOUBLE_EQ(work_of_unlisted("_fft_c2c", {{2, 8, 64}, {2, 8, 64}}, {{0, 1}, 0, true}).computing,
+                   5 * n * 9 / 20 + 4 * 4 * n);
+  EXPECT_DOUBLE_EQ(work_of_unlisted("_fft_c2r", {{2, 8, 33}, {8, 64}}, {{1}, 0, 64}).computing,
+                   2.5 * n * 6 / 20 + 4 * (n + 2 * 8 * 33));
+}
+
+TEST(ReferenceWork, OfAMatrixsDecompositionIsWhatItTakesAtLeast) {
+  const double matrix = 3 * 32 * 32, cube = matrix * 32;
+  EXPECT_DOUBLE_EQ(work_of_unlisted("linalg_inv_ex", {{3, 32, 32}, {3, 32, 32}}).computing,
+                   2 * cube / 20 + 4 * 2 * matrix);
+  const double solved = 3 * 32 * 4;
+  EXPECT_DOUBLE_EQ(work_of_unlisted("_linalg_solve_ex", {{3, 32, 32}, {3, 32, 4}, {3, 32, 4}}).computing,
+                   (2 / 3.0 * cube + 2 * solved * 32) / 20 + 4 * (matrix + 2 * solved));
+  EXPECT_DOUBLE_EQ(work_of_unlisted("linalg_solve_triangular", {{3, 32, 32}, {3, 32, 4}, {3, 32, 4}}).computing,
+                   solved * 32 / 20 + 4 * (matrix + 2 * solved));
+}
+
+TEST(ReferenceWork, OfACallWithoutAFormulaIsItsBytesAndAnOperationForEachElement) {
+  EXPECT_DOUBLE_EQ(work_of_unlisted("grid_sampler_2d", {{1, 2, 8, 8}, {1, 4, 4, 2}, {1, 2, 4, 4}}).computing,
+                   128 / 20.0 + 4 * (128 + 32 + 32));
+}
+
+// [batch, M, K] x [batch, K, N] by torch, beside a reference of one product [1, 4096, 4096] x [1, 4096, 4096].
+double share_beside_pieces(int64_t batch, int64_t m, int64_t k, int64_t n) {
+  const auto plan = [&](int64_t b, int64_t rows, int64_t inner, int64_t columns) {
+    const auto tensor = [](int64_t x, int64_t y, int64_t z) {
+      return Json{{"dtype", "float32"}, {"shape", {x, y, z}}, {"stride", {y * z, z, 1}}};
+    };
+    Json values = {tensor(b, rows, inner), tensor(b, inner, columns), tensor(b, rows, columns)};
+    values[0]["input"] = 0;
+    values[1]["input"] = 1;
+    return parse_plan({{"values", values},
+                       {"kernels", Json::array()},
+                       {"steps", {call("bmm", {{{"t", 0}}, {{"t", 1}}}, 2)}},
+                       {"outputs", {{"tensor", 2}}},
+                       {"inputs", 2},
+                       {"texts", Json::array()},
+                       {"constants", Json::array()}},
+                      {});
+  };
+  const ReferenceWork reference = reference_work(plan(1, 4096, 4096, 4096));
+  return own_share({.computing = 1e30}, aten_work(plan(batch, m, k, n), reference), reference.work);
+}
+
+TEST(AtenWork, WhatPiecesOfAProductSaveIsDoneByTorch) {
+  EXPECT_EQ(share_beside_pieces(7, 2048, 2048, 2048), 0);   // Strassen's
+  EXPECT_EQ(share_beside_pieces(49, 1024, 1024, 1024), 0);  // and his again
+  // A piece that is no more than a small part of the work is four of it at most.
+  EXPECT_NEAR(share_beside_pieces(1, 4096, 256, 4096), 1 - 4.0 / 16, 0.03);
+}
+
+TEST(AtenWork, PartsOfAProductsResultAreNoMoreThanTheyAre) {
+  EXPECT_NEAR(share_beside_pieces(1, 4096, 4096, 2048), 0.5, 0.02);
+  EXPECT_NEAR(share_beside_pieces(1, 1024, 4096, 1024), 15.0 / 16, 0.02);
+  EXPECT_EQ(share_beside_pieces(1, 4096, 4096, 4096), 0);
 }
 
 TEST(OwnShare, IsTheSmallerOfTwo) {

@@ -43,7 +43,7 @@ inline ReferenceData written_reference() {
   trial->output_tree = {{"tensor", 0}};
   trial->input_bytes = 80;
   data.trials.push_back(std::move(trial));
-  data.work = ReferenceWork{{.computing = 100}, {}};
+  data.work = ReferenceWork{{.computing = 100}, {}, {}};
   return data;
 }
 

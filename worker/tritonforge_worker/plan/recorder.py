@@ -1,5 +1,7 @@
 """Records one call of a module's forward as a plan (docs: plan/__init__.py, format: src/evaluate/plan/plan.h)."""
 
+import contextlib
+
 import torch
 
 from tritonforge_worker import cuda_on_cpu
@@ -30,6 +32,10 @@ def to_meta(described):
     return torch.empty_strided(shape, strides, dtype=getattr(torch, described["dtype"]), device="meta")
 
 
+def parts_of(model):
+    return model.modules() if isinstance(model, torch.nn.Module) else ()
+
+
 def replace_state(recording, model, known):
     """Parameters and buffers become recorded tensors: the trusted side's (weights.matched), else with their own data;
     the names of the latter."""
@@ -38,16 +44,31 @@ def replace_state(recording, model, known):
     pairs = matched(shapes, {name: tuple(described["shape"]) for name, described in known.items()})
     seen = {}
     for name, tensor in own.items():
-        meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
         theirs = pairs.get(name)
-        recorded = recording.tensor(meta, {"weight": theirs}) if theirs else recording.constant(tensor.detach())
+        own_data = tensor.detach()
+        recorded = (
+            recording.tensor(recording.like(own_data), {"weight": theirs}) if theirs else recording.constant(own_data)
+        )
         seen[id(tensor)] = recorded
-    for part in model.modules() if own else ():
+    for part in parts_of(model):
         for table in (part._parameters, part._buffers):
             for key, tensor in list(table.items()):
                 if tensor is not None:
                     table[key] = seen[id(tensor)]
     return [name for name in own if name not in pairs]
+
+
+@contextlib.contextmanager
+def own_state(model):
+    """The model has its own parameters and buffers again afterwards."""
+    tables = [table for part in parts_of(model) for table in (part._parameters, part._buffers)]
+    before = [dict(table) for table in tables]
+    try:
+        yield
+    finally:
+        for table, own in zip(tables, before):
+            table.clear()
+            table.update(own)
 
 
 def tree_of(value, depth=0):

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 CUDA = torch.device("cuda", 0)
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 def check_device(device):
@@ -45,6 +46,7 @@ HOST = {
     "aten::equal",
     "aten::is_nonzero",
 }
+OF_CONSTANTS = {"aten::lift_fresh", "aten::detach", "aten::detach_"}  # what torch.tensor() calls
 MEMORY_FORMATS = {
     torch.contiguous_format: "contiguous",
     torch.preserve_format: "preserve",
@@ -57,8 +59,14 @@ class NotAPlan(BaseException):
     """Why this code cannot be recorded, in one line. Not an Exception: candidate code must not swallow it."""
 
 
+def shown(name):
+    return name.removeprefix("aten::")
+
+
 class Recording:
     """The plan under way."""
+
+    device = torch.device("meta")  # of what stands for the tensors
 
     def __init__(self):
         self.steps, self.values, self.kernels, self.constants = [], [], [], []
@@ -75,6 +83,23 @@ class Recording:
             {"dtype": DTYPES[meta.dtype], "shape": list(meta.shape), "stride": list(meta.stride()), **(source or {})}
         )
         return len(self.values) - 1
+
+    def check(self, name, kwargs):
+        """What no plan may have."""
+        if name in HOST:
+            why = "the value of a tensor is needed on the host (.item(), bool(), int(), a data-dependent size)"
+            raise NotAPlan(f"{shown(name)}: {why}")
+        if not name.startswith("aten::"):
+            raise NotAPlan(f"operator {name}")
+        if kwargs.get("generator") is not None:
+            raise NotAPlan(f"{shown(name)} with a generator")
+
+    def encode(self, value):
+        return encode(value)
+
+    def no_tensor(self, name, result):
+        if result is not None:
+            raise NotAPlan(f"{shown(name)}: its result is a {type(result).__name__}")
 
     def step(self, step):
         if len(self.steps) >= MAX_STEPS:
@@ -103,6 +128,11 @@ class Recording:
             self.by_tensor[key] = 0x700000000000 + (self.bases << 32)
         return self.by_tensor[key]
 
+    def like(self, tensor):
+        """What stands for a tensor of the model's."""
+        with torch.inference_mode(tensor.is_inference()):
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
     def constant(self, tensor):
         """A tensor that candidate code made from data of its own on the host."""
         found = next((rec for real, rec in self.constants if real is tensor), None)
@@ -111,8 +141,7 @@ class Recording:
         self.constant_bytes += tensor.numel() * tensor.element_size()
         if self.constant_bytes > MAX_CONSTANT_BYTES:
             raise NotAPlan(f"constants of more than {MAX_CONSTANT_BYTES >> 20} MiB")
-        meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-        recorded = self.tensor(meta, {"constant": sum(1 for v in self.values if "constant" in v)})
+        recorded = self.tensor(self.like(tensor), {"constant": sum(1 for v in self.values if "constant" in v)})
         self.constants.append((tensor, recorded))
         return recorded
 
@@ -140,13 +169,7 @@ def encode(value):
 
 def record(recording, func, args, kwargs):
     name = func._schema.name
-    shown = name.removeprefix("aten::")
-    if name in HOST:
-        raise NotAPlan(
-            f"{shown}: the value of a tensor is needed on the host (.item(), bool(), int(), a data-dependent size)"
-        )
-    if not name.startswith("aten::"):
-        raise NotAPlan(f"operator {name}")
+    recording.check(name, kwargs or {})
 
     def known(value):
         return (
@@ -158,42 +181,37 @@ def record(recording, func, args, kwargs):
     args, kwargs = tree_map(known, args), tree_map(known, dict(kwargs or {}))
     if kwargs.get("pin_memory"):
         kwargs["pin_memory"] = None
-    if kwargs.get("generator") is not None:
-        raise NotAPlan(f"{shown} with a generator")
-    is_meta = dict(kwargs)
-    takes_device = any(a.name == "device" for a in func._schema.arguments)
-    if takes_device:
-        is_meta["device"] = torch.device("meta")
+    positions = [recording.encode(a) for a in args]
+    named = {
+        k: recording.encode(v)
+        for k, v in kwargs.items()
+        if k not in ("device", "layout", "pin_memory", "generator") and v is not None
+    }
+    where = dict(kwargs)
+    if any(a.name == "device" for a in func._schema.arguments):
+        where["device"] = recording.device
     plain = lambda x: x._meta if isinstance(x, RecordedTensor) else x  # noqa: E731
     try:
-        out = func(*tree_map(plain, args), **tree_map(plain, is_meta))
+        out = func(*tree_map(plain, args), **tree_map(plain, where))
     except NotImplementedError as error:
-        raise NotAPlan(f"{shown}: no shape without data ({str(error).splitlines()[0][:120]})") from None
+        raise NotAPlan(f"{shown(name)}: no shape without data ({str(error).splitlines()[0][:120]})") from None
     # A result that is one of the arguments (in-place) keeps its number.
     own = {id(a._meta): a for a in flat_tensors((args, kwargs))}
 
     def wrapped(result):
         if not isinstance(result, torch.Tensor):
             return result
-        return own[id(result)] if id(result) in own else recording.tensor(result)
+        return own[id(result)].after_it(result) if id(result) in own else recording.tensor(result)
 
     results = tree_map(wrapped, out)
     listed = list(results) if isinstance(results, (list, tuple)) else [results]
-    if any(not isinstance(r, RecordedTensor) and r is not None for r in listed):
-        raise NotAPlan(f"{shown}: its result is a {type(listed[0]).__name__}")
-    positions = [encode(a) for a in args]
-    named = {
-        k: encode(v)
-        for k, v in kwargs.items()
-        if k not in ("device", "layout", "pin_memory", "generator") and v is not None
-    }
     recording.step(
         {
             "aten": name,
             "overload": func._overloadname if func._overloadname != "default" else "",
             "args": positions,
             "kwargs": named,
-            "out": [None if r is None else r._id for r in listed],
+            "out": [r._id if isinstance(r, RecordedTensor) else recording.no_tensor(name, r) for r in listed],
         }
     )
     return results
@@ -210,20 +228,30 @@ def flat_tensors(value):
 class RecordedTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, meta, recording, number):
-        self = torch.Tensor._make_wrapper_subclass(
-            cls,
-            meta.size(),
-            strides=meta.stride(),
-            storage_offset=meta.storage_offset(),
-            dtype=meta.dtype,
-            device=torch.device("meta"),
-            requires_grad=False,
-        )
+        # In inference mode, too, a view of an ordinary tensor is ordinary and counts its versions with it.
+        with torch.inference_mode(meta.is_inference()):
+            self = torch.Tensor._make_wrapper_subclass(
+                cls,
+                meta.size(),
+                strides=meta.stride(),
+                storage_offset=meta.storage_offset(),
+                dtype=meta.dtype,
+                device=torch.device("meta"),
+                requires_grad=False,
+            )
         self._meta, self._recording, self._id = meta, recording, number
         return self
 
     def __init__(self, meta, recording, number):
         pass
+
+    def after_it(self, meta):
+        """Written in place. After t_, squeeze_ and the like it has another shape, which is another value's."""
+        if (self.shape, self.stride()) != (meta.shape, meta.stride()):
+            with torch._C._DisableTorchDispatch():
+                self.as_strided_(meta.shape, meta.stride(), meta.storage_offset())
+            self._id = self._recording.value(meta)
+        return self
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -307,6 +335,16 @@ class Record(TorchDispatchMode):
         self.recording = recording
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func._schema.name in ("aten::lift_fresh", "aten::detach") and not flat_tensors((args, kwargs or {})):
-            return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if func._schema.name in ("aten::lift_fresh", "aten::detach", "aten::detach_") and not flat_tensors(
+            (args, kwargs)
+        ):
+            return func(*args, **kwargs)
+        if torch.is_inference_mode_enabled():
+            # What autograd does elsewhere: detach_ itself; linear, einsum and the like by the calls in them.
+            if func._schema.name == "aten::detach_":
+                return args[0]
+            if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), COMPOSITE):
+                with self:
+                    return func._op_dk(COMPOSITE, *args, **kwargs)
         return record(self.recording, func, args, kwargs)

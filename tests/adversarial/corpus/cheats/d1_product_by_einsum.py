@@ -1,16 +1,16 @@
-# D1: torch's einsum, which inference mode hands over whole, and a kernel for the bias
-# stopped by: not a plan
+# D1: torch's einsum, which inference mode would hand over whole, and a kernel for the scale
+# stopped by: torch_does_the_work
 import torch
 import torch.nn as nn
 
 
 class Model(nn.Module):
-    def forward(self, a, b, bias):
-        return torch.relu(a @ b + bias)
+    def forward(self, a, b):
+        return a @ b.t() * 2
 
 
 def get_inputs():
-    return [torch.randn(128, 128), torch.randn(128, 128), torch.randn(128)]
+    return [torch.randn(64, 512), torch.randn(64, 512)]
 
 # ---- candidate ----
 import torch
@@ -20,15 +20,15 @@ import triton.language as tl
 
 
 @triton.jit
-def bias_relu(x, bias, y, N: tl.constexpr):
-    i, j = tl.program_id(0), tl.arange(0, N)
-    tl.store(y + i * N + j, tl.maximum(tl.load(x + i * N + j) + tl.load(bias + j), 0.0))
+def double(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
 
 
 class ModelNew(nn.Module):
-    def forward(self, a, b, bias):
+    def forward(self, a, b):
         with torch.inference_mode():
-            x = torch.einsum("ik,kj->ij", a, b)
+            x = torch.einsum("ik,jk->ij", a, b)
             y = torch.empty_like(x)
-        bias_relu[(128,)](x, bias, y, N=128)
+        double[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), B=256)
         return y
