@@ -18,6 +18,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/inte
 import test_ranks
 import test_trainer
 
+import plain_errors
+
 
 def shape(arguments):
     return {
@@ -87,4 +89,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

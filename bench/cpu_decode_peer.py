@@ -18,6 +18,8 @@ import time
 import torch
 from transformers import AutoModelForCausalLM
 
+import plain_errors
+
 
 def bandwidth():
     source = torch.ones(1 << 27, dtype=torch.float32)
@@ -58,6 +60,7 @@ def peer(model, batch, tokens):
         return batch * tokens / (time.perf_counter() - start)
 
 
+plain_errors.use()
 arguments = argparse.ArgumentParser()
 arguments.add_argument("binary")
 arguments.add_argument("model")

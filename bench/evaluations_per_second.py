@@ -17,6 +17,8 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "adversarial"))
 os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
 from evaluator_server import HONEST, PROBLEM, Evaluator
 
+import plain_errors
+
 FRESH = """
 import os, sys
 os.environ["TRITON_INTERPRET"] = "1"
@@ -79,4 +81,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

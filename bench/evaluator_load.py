@@ -21,6 +21,8 @@ os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
 import evaluator_server
 from evaluator_server import HONEST, Evaluator
 
+import plain_errors
+
 # Asks for /health every 20 ms until its input ends; prints the milliseconds of each.
 PROBE = """
 import http.client, json, select, sys, time
@@ -118,4 +120,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

@@ -25,6 +25,8 @@ import time
 
 import numpy as np
 
+import plain_errors
+
 PROMPT = 64
 
 
@@ -191,4 +193,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

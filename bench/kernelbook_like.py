@@ -12,6 +12,8 @@ import random
 import pyarrow
 import pyarrow.parquet
 
+import plain_errors
+
 OPERATORS = ["relu", "sigmoid", "tanh", "exp", "log1p", "sqrt", "abs", "gelu", "silu", "softplus"]
 WORDS = ["hidden", "encoder", "decoder", "attention", "residual", "gate", "project", "scale", "shift", "pool", "norm"]
 
@@ -96,6 +98,7 @@ def row(draw, number):
     return {"python_code": problem, "triton_code": text, "entry_point": name}
 
 
+plain_errors.use()
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("file")
 parser.add_argument("--rows", type=int, default=18200)

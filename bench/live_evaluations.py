@@ -19,6 +19,8 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "adversarial"))
 os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
 from evaluator_server import Evaluator
 
+import plain_errors
+
 
 def contexts_per_second(channels, parallel=8, total=32):
     """Forked children of a parent that has imported torch; each makes a context and one tensor, and ends."""
@@ -89,4 +91,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

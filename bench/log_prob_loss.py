@@ -22,6 +22,8 @@ import sys
 
 from engine_load import ROOT, Started
 
+import plain_errors
+
 
 def answer(engine, seed, text, new):
     """Ids of the prompt and of what is drawn, and its log-probabilities."""
@@ -84,4 +86,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

@@ -33,6 +33,8 @@ import time
 
 from router_peer import ROOT, SCRIPT, Side, cpu_seconds, free_port, spread
 
+import plain_errors
+
 PLACES_OF_A_GENERATOR = 4096
 
 
@@ -318,4 +320,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

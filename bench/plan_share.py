@@ -19,6 +19,8 @@ os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
 import test_corpus
 from evaluator_server import Evaluator
 
+import plain_errors
+
 
 def outcome_of(verdict):
     """("plan" | "not a plan" | "barred" | error_kind of what ended before there could be one, why)."""
@@ -72,4 +74,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

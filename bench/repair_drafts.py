@@ -27,6 +27,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/inte
 
 import buffer_file
 
+import plain_errors
+
 START_SECONDS = 300
 REPAIR = """The kernel failed:
 AssertionError: the output differs from the reference in 3 of 4096 elements (largest difference 0.25)
@@ -143,4 +145,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

@@ -21,6 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "adversarial"))
 from evaluator_server import Evaluator
 
+import plain_errors
+
 HEADER = "import torch\nimport triton\nimport triton.language as tl\n"
 # name -> (forward of the reference, inputs, kernel and forward of the candidate)
 POINTWISE = """
@@ -233,4 +235,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

@@ -19,12 +19,15 @@ import time
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import tokenizers
 
+import plain_errors
+
 try:
     import tiktoken
 except ImportError:
     tiktoken = None
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+plain_errors.use()
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("build", type=pathlib.Path)
 qwen3 = ROOT.parent / "shared/data/qwen3-tokenizer"
