@@ -15,10 +15,10 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/integration"))
+import plain_errors
+
 import test_ranks
 import test_trainer
-
-import plain_errors
 
 
 def shape(arguments):

@@ -15,10 +15,9 @@ import subprocess
 import tempfile
 import time
 
+import plain_errors
 import torch
 from transformers import AutoModelForCausalLM
-
-import plain_errors
 
 
 def bandwidth():

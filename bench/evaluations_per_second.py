@@ -15,9 +15,9 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "adversarial"))
 os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
-from evaluator_server import HONEST, PROBLEM, Evaluator
-
 import plain_errors
+
+from evaluator_server import HONEST, PROBLEM, Evaluator
 
 FRESH = """
 import os, sys

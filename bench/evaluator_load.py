@@ -18,10 +18,10 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "adversarial"))
 os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
+import plain_errors
+
 import evaluator_server
 from evaluator_server import HONEST, Evaluator
-
-import plain_errors
 
 # Asks for /health every 20 ms until its input ends; prints the milliseconds of each.
 PROBE = """

@@ -24,7 +24,6 @@ import threading
 import time
 
 import numpy as np
-
 import plain_errors
 
 PROMPT = 64

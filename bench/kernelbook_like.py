@@ -9,10 +9,9 @@ comes twice."""
 import argparse
 import random
 
+import plain_errors
 import pyarrow
 import pyarrow.parquet
-
-import plain_errors
 
 OPERATORS = ["relu", "sigmoid", "tanh", "exp", "log1p", "sqrt", "abs", "gelu", "silu", "softplus"]
 WORDS = ["hidden", "encoder", "decoder", "attention", "residual", "gate", "project", "scale", "shift", "pool", "norm"]

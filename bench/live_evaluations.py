@@ -17,9 +17,9 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "adversarial"))
 os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
-from evaluator_server import Evaluator
-
 import plain_errors
+
+from evaluator_server import Evaluator
 
 
 def contexts_per_second(channels, parallel=8, total=32):

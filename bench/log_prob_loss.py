@@ -20,9 +20,8 @@ import pathlib
 import statistics
 import sys
 
-from engine_load import ROOT, Started
-
 import plain_errors
+from engine_load import ROOT, Started
 
 
 def answer(engine, seed, text, new):

@@ -31,9 +31,8 @@ import tempfile
 import threading
 import time
 
-from router_peer import ROOT, SCRIPT, Side, cpu_seconds, free_port, spread
-
 import plain_errors
+from router_peer import ROOT, SCRIPT, Side, cpu_seconds, free_port, spread
 
 PLACES_OF_A_GENERATOR = 4096
 

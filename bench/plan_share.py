@@ -16,10 +16,10 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "adversarial"))
 os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
+import plain_errors
+
 import test_corpus
 from evaluator_server import Evaluator
-
-import plain_errors
 
 
 def outcome_of(verdict):

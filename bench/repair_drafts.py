@@ -25,9 +25,9 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/integration"))
 
-import buffer_file
-
 import plain_errors
+
+import buffer_file
 
 START_SECONDS = 300
 REPAIR = """The kernel failed:

@@ -19,9 +19,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "adversarial"))
-from evaluator_server import Evaluator
-
 import plain_errors
+
+from evaluator_server import Evaluator
 
 HEADER = "import torch\nimport triton\nimport triton.language as tl\n"
 # name -> (forward of the reference, inputs, kernel and forward of the candidate)

@@ -17,9 +17,8 @@ import tempfile
 import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-import tokenizers
-
 import plain_errors
+import tokenizers
 
 try:
     import tiktoken

@@ -17,9 +17,9 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/integration"))
-from machines import Machine, remove_all
-
 import plain_errors
+
+from machines import Machine, remove_all
 
 
 class Process:
