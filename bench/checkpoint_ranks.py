@@ -15,6 +15,8 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/integration"))
+import plain_errors
+
 import test_ranks
 import test_trainer
 
@@ -87,4 +89,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 
+import plain_errors
 import torch
 from transformers import AutoModelForCausalLM
 
@@ -58,6 +59,7 @@ def peer(model, batch, tokens):
         return batch * tokens / (time.perf_counter() - start)
 
 
+plain_errors.use()
 arguments = argparse.ArgumentParser()
 arguments.add_argument("binary")
 arguments.add_argument("model")

@@ -13,7 +13,10 @@ import tempfile
 import textwrap
 import time
 
+import plain_errors
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+plain_errors.use()
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("build", type=pathlib.Path)
 parser.add_argument("--rows", type=int, default=18200)
@@ -21,6 +24,8 @@ qwen3 = ROOT.parent / "shared/data/qwen3-tokenizer"
 parser.add_argument("--tokenizer", type=pathlib.Path, default=qwen3 if qwen3.exists() else ROOT / "models/tiny-base")
 parser.add_argument("--ours-only", action="store_true")
 options = parser.parse_args()
+program = options.build / "tritonforge"
+program.stat()  # before the rows are made
 
 PEER = r"""
 import ast, hashlib, json, re, sys
@@ -136,7 +141,7 @@ stages: [clean, convert: {{prompt: minimal, inductor: keep}}, tokens, length: {{
          dedup: {{near: 0.8}}]
 outputs: [jsonl]
 """)
-    ours_s, ours_cpu, memory, said = measured([options.build / "tritonforge", "data", "build", config, "--json"])
+    ours_s, ours_cpu, memory, said = measured([program, "data", "build", config, "--json"])
     kept = json.loads(said[-1])["stages"][-1]["kept"]
     figures = f"{ours_s:7.1f} s  {ours_cpu:7.1f} CPU s  {options.rows / ours_s:7.0f} rows/s  {memory}"
     print(f"ours   {figures}  {kept} rows kept")

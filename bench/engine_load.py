@@ -35,6 +35,8 @@ import threading
 import time
 import urllib.parse
 
+import plain_errors
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NAMED = {
     "w1": "256x1024+1024",
@@ -95,7 +97,10 @@ class Server:
 
     def ask(self, method, path, body=None):
         connection = http.client.HTTPConnection(self.host, self.port, timeout=3600)
-        connection.request(method, path, body, {"content-type": "application/json"})
+        try:
+            connection.request(method, path, body, {"content-type": "application/json"})
+        except OSError as error:
+            raise ConnectionError(f"no server at http://{self.host}:{self.port}: {error}") from error
         reply = connection.getresponse()
         text = reply.read()
         connection.close()
@@ -432,4 +437,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

@@ -18,6 +18,8 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "adversarial"))
 os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
+import plain_errors
+
 import evaluator_server
 from evaluator_server import HONEST, Evaluator
 
@@ -118,4 +120,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

@@ -31,6 +31,8 @@ import urllib.error
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/adversarial"))
+import plain_errors
+
 from evaluator_server import HEADER, HONEST, Evaluator
 
 GROWTH_MIB = 64  # of the server's own memory, from its first reading on: its caches are bounded, and fill
@@ -300,4 +302,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     sys.exit(main())

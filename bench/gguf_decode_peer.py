@@ -24,6 +24,7 @@ import threading
 import time
 
 import numpy as np
+import plain_errors
 
 PROMPT = 64
 
@@ -191,4 +192,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

@@ -9,6 +9,7 @@ comes twice."""
 import argparse
 import random
 
+import plain_errors
 import pyarrow
 import pyarrow.parquet
 
@@ -96,6 +97,7 @@ def row(draw, number):
     return {"python_code": problem, "triton_code": text, "entry_point": name}
 
 
+plain_errors.use()
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("file")
 parser.add_argument("--rows", type=int, default=18200)

@@ -17,6 +17,8 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "adversarial"))
 os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
+import plain_errors
+
 from evaluator_server import Evaluator
 
 
@@ -89,4 +91,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

@@ -20,6 +20,7 @@ import pathlib
 import statistics
 import sys
 
+import plain_errors
 from engine_load import ROOT, Started
 
 
@@ -84,4 +85,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

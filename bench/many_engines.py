@@ -31,6 +31,7 @@ import tempfile
 import threading
 import time
 
+import plain_errors
 from router_peer import ROOT, SCRIPT, Side, cpu_seconds, free_port, spread
 
 PLACES_OF_A_GENERATOR = 4096
@@ -318,4 +319,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

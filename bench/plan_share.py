@@ -16,6 +16,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "adversarial"))
 os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
+import plain_errors
+
 import test_corpus
 from evaluator_server import Evaluator
 
@@ -72,4 +74,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

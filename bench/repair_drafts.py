@@ -25,6 +25,8 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/integration"))
 
+import plain_errors
+
 import buffer_file
 
 START_SECONDS = 300
@@ -143,4 +145,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

@@ -29,6 +29,8 @@ import sys
 import tempfile
 import time
 
+import plain_errors
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PEER_POLICIES = {"cache_aware": "cache_aware", "power_of_two": "power_of_two", "round_robin": "round_robin"}
 
@@ -208,4 +210,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

@@ -27,6 +27,8 @@ import sys
 import threading
 import time
 
+import plain_errors
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
 GROWTH_MIB = 8  # of the engine's memory after the first fifth: allocators settle
@@ -373,4 +375,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     sys.exit(main())

@@ -19,6 +19,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "adversarial"))
+import plain_errors
+
 from evaluator_server import Evaluator
 
 HEADER = "import torch\nimport triton\nimport triton.language as tl\n"
@@ -233,4 +235,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

@@ -17,6 +17,7 @@ import tempfile
 import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+import plain_errors
 import tokenizers
 
 try:
@@ -25,6 +26,7 @@ except ImportError:
     tiktoken = None
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+plain_errors.use()
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("build", type=pathlib.Path)
 qwen3 = ROOT.parent / "shared/data/qwen3-tokenizer"

@@ -17,6 +17,8 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/integration"))
+import plain_errors
+
 from machines import Machine, remove_all
 
 
@@ -26,7 +28,10 @@ class Process:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def line(self):
-        return self.process.stdout.readline().strip()
+        said = self.process.stdout.readline().strip()
+        if not said:
+            sys.exit(f"weight_rounds: it ended before it was asked to: {' '.join(map(str, self.process.args))}")
+        return said
 
     def say(self, line):
         self.process.stdin.write(line + "\n")
@@ -84,4 +89,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

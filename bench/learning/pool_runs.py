@@ -14,6 +14,9 @@ import pathlib
 import random
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import plain_errors
+
 
 def wilson(passed, n, z=1.96):
     p, d = passed / n, 1 + z * z / n
@@ -71,4 +74,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

@@ -15,9 +15,13 @@ import concurrent.futures
 import json
 import pathlib
 import random
+import sys
 
 from pool_runs import gain, outcomes, pooled
 from stage_ablation import bench_problems, beside, call, read_pairs, run_recipe, write_lines
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import plain_errors
 
 
 def make_problems(folder, args):
@@ -133,4 +137,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

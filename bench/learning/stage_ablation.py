@@ -21,8 +21,12 @@ import random
 import shlex
 import shutil
 import subprocess
+import sys
 
 from pool_runs import outcomes, wilson
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import plain_errors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = shlex.split(os.environ.get("TRITONFORGE", str(ROOT / "tritonforge")))
@@ -233,4 +237,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

@@ -7,9 +7,14 @@ usage: steps.py TRACE [--least COUNT]       kinds that came at least so often (2
 
 import argparse
 import collections
+import pathlib
 import re
 import statistics
 import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import plain_errors
 
 
 def readable(names):
@@ -74,4 +79,5 @@ def main():
 
 
 if __name__ == "__main__":
+    plain_errors.use()
     main()

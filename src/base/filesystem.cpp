@@ -120,7 +120,7 @@ void append_line_durable(const fs::path& path, std::string_view line) {
 std::vector<std::string> names_in(const fs::path& folder, const std::function<bool(const fs::path&)>& wanted) {
   std::vector<std::string> names;
   if (!fs::is_directory(folder)) return names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
+  for (const auto& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied)) {
     if (wanted(entry.path())) names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());

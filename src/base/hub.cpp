@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/nearest.h"
+
 namespace tritonforge {
 namespace {
 
@@ -145,7 +147,8 @@ std::vector<CachedRepository> cached_repositories() {
 std::string pull_hint(const std::string& text) {
   const auto name = parse_hub_name(text);
   // A folder of that name beside it: a path that is mistyped.
-  if (!name || text.find("://") != std::string::npos || fs::is_directory(text.substr(0, text.find('/')))) return "";
+  if (!name || text.find("://") != std::string::npos || fs::is_directory(text.substr(0, text.find('/'))))
+    return nearest_path_hint(text);
   return fmt::format(" (if that is a name on the Hugging Face hub: tritonforge model pull {})", text);
 }
 

@@ -34,7 +34,8 @@ struct CachedRepository {
 };
 std::vector<CachedRepository> cached_repositories();
 
-// What is to be added to "no such file or folder: X" where X could be such a name; "" where it could not.
+// What is to be added to "no such file or folder: X": where X could be such a name, how to fetch it, else the nearest
+// path.
 std::string pull_hint(const std::string& text);
 
 }  // namespace tritonforge

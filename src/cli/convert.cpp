@@ -9,6 +9,7 @@
 #include "base/gguf.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/python_call.h"
@@ -23,7 +24,7 @@ namespace {
 constexpr const char *kHuggingFace = "hugging_face", *kTorchDist = "torch_dist";
 
 std::optional<tokenizer::Tokenizer> find_tokenizer(const fs::path& model) {
-  if (!fs::exists(model)) fail(ErrorKind::kNotFound, "no model at {}", model.string());
+  if (!fs::exists(model)) fail(ErrorKind::kNotFound, "no model at {}{}", model.string(), nearest_path_hint(model));
   const bool there = fs::is_directory(model) ? fs::exists(model / "tokenizer.json")
                                              : GgufFile(model).has("tokenizer.ggml.model");
   if (!there) return std::nullopt;

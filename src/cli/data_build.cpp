@@ -1,7 +1,9 @@
 #include "cli/data_build.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <memory>
@@ -12,6 +14,7 @@
 #include "base/progress.h"
 #include "cli/flags.h"
 #include "cli/own_evaluator.h"
+#include "dashboard/run_folder.h"
 #include "dataset/build/build.h"
 #include "dataset/sources/chat.h"
 #include "evaluate/rewriter.h"
@@ -139,12 +142,13 @@ void build(const BuildFlags& flags) {
   print_card(output, flags.json);
 }
 
+bool is_json_lines(const fs::path& file) { return file.extension() == ".jsonl"; }
+
 // Some of each split's, where the conversations were written as JSON lines.
 std::vector<dataset::Row> sample_rows(const fs::path& folder) {
   constexpr size_t kOfASplit = 5;
   std::vector<dataset::Row> rows;
-  for (const std::string& name :
-       names_in(folder / "jsonl", [](const fs::path& file) { return file.extension() == ".jsonl"; })) {
+  for (const std::string& name : names_in(folder / "jsonl", is_json_lines)) {
     dataset::JsonLines lines({folder / "jsonl" / name});
     for (size_t i = 0; i < kOfASplit; ++i) {
       if (auto line = lines.next()) rows.push_back(dataset::chat_row({}, std::move(*line)));
@@ -153,11 +157,34 @@ std::vector<dataset::Row> sample_rows(const fs::path& folder) {
   return rows;
 }
 
+// Unless a build that has ended wrote it: what it is instead, and what of it can be shown.
+void require_build(const fs::path& folder) {
+  if (fs::exists(folder / "card.json")) return;
+  if (dashboard::is_run(folder))
+    fail(ErrorKind::kUsage, "{} is a run: `tritonforge report {}` shows it, with its trajectories", folder.string(),
+         folder.string());
+  const auto files = names_in(folder, is_json_lines);
+  fail(ErrorKind::kUsage, "{}: it has no card.json, which `data build` writes at its end{}", folder.string(),
+       files.empty() ? "" : fmt::format("; JSON lines in it: {}", fmt::join(files, ", ")));
+}
+
+// `given`, or of a build's folder what is trained on.
+fs::path conversations_of(const fs::path& given) {
+  if (!fs::is_directory(given)) return given;
+  require_build(given);
+  const auto files = names_in(given / "jsonl", is_json_lines);
+  if (files.empty())
+    fail(ErrorKind::kNotFound, "{}: its build wrote no conversations ('outputs' without jsonl)", given.string());
+  const bool trained = std::find(files.begin(), files.end(), "train.jsonl") != files.end();
+  return given / "jsonl" / (trained ? "train.jsonl" : files.front());
+}
+
 void show(const ShowFlags& flags) {
-  dataset::JsonLines lines({flags.file});
+  const fs::path file = conversations_of(flags.file);
+  dataset::JsonLines lines({file});
   auto line = lines.next();
   for (int64_t i = 0; i < flags.row && line; ++i) line = lines.next();
-  if (!line) fail(ErrorKind::kNotFound, "{}: has no row {}", flags.file, flags.row);
+  if (!line) fail(ErrorKind::kNotFound, "{}: has no row {}", file.string(), flags.row);
   const dataset::Row row = dataset::chat_row({}, std::move(*line));
   fmt::print("{}\n", row.place);
   if (row.dropped) fmt::print("cannot be used: {}\n", row.dropped->reason);
@@ -176,6 +203,7 @@ std::string data_build_page(const fs::path& folder) {
 }
 
 void print_card(const std::string& folder, bool json, const std::string& page) {
+  require_build(folder);
   const std::string file = fs::path(folder) / "card.json";
   const Json card = parse_json(read_file(file), file);
   if (!page.empty()) write_file_atomic(page, data_build_page(folder));
@@ -193,12 +221,11 @@ void add_data_build_command(CLI::App& data) {
 }
 
 void add_data_show_command(CLI::App& data) {
-  auto* command = data.add_subcommand("show",
-                                      "prints one conversation of a JSON-lines file, and what of it is learned");
+  auto* command = data.add_subcommand("show", "prints one conversation of a data set, and what of it is learned");
   auto flags = std::make_shared<ShowFlags>();
-  command->add_option("FILE", flags->file, "chat JSON lines, such as those of `data build`")->required();
+  command->add_option("FILE", flags->file, "chat JSON lines, or folder of `data build`: its training rows")->required();
   add_flags(*command, *flags);
-  command->footer("example: tritonforge data show runs/own-pairs/jsonl/train.jsonl --row 3");
+  command->footer("example: tritonforge data show runs/own-pairs --row 3");
   command->callback([flags] { show(*flags); });
 }
 

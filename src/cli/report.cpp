@@ -26,18 +26,12 @@ fs::path bench_page(const fs::path& folder) {
 std::string report_of(const fs::path& folder, size_t trajectories) {
   if (const fs::path page = bench_page(folder); !page.empty()) return read_file(page);
   if (fs::exists(folder / "card.json")) return data_build_page(folder);
-  if (!dashboard::is_run(folder)) {
-    fail(ErrorKind::kNotFound,
-         "no run in {}: it has neither recipe.yaml nor status.json, nor what a bench (figures.json) or a data build "
-         "(card.json) writes",
-         folder.string());
-  }
+  dashboard::require_run(folder, ", nor what a bench (figures.json) or a data build (card.json) writes");
   return dashboard::report_html(folder, trajectories);
 }
 
 std::unique_ptr<dashboard::RunFolder> read_run(const fs::path& folder) {
-  if (!dashboard::is_run(folder))
-    fail(ErrorKind::kNotFound, "no run in {}: it has neither recipe.yaml nor status.json", folder.string());
+  dashboard::require_run(folder);
   auto run = std::make_unique<dashboard::RunFolder>(folder);
   while (run->poll().more) {}
   return run;

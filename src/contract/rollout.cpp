@@ -1,6 +1,7 @@
 #include "contract/rollout.h"
 
 #include "base/options_json.h"
+#include "contract/prompt_message.h"
 
 namespace tritonforge {
 
@@ -10,6 +11,13 @@ RolloutOptions rollout_options_from_json(const Json& json, const std::string& wh
 
 Json to_json(const EvaluationOptions& options) { return options_to_json(options); }
 Json to_json(const RolloutOptions& options) { return options_to_json(options); }
+
+tokenizer::Message prompt_message(const Json& json, const std::string& where) {
+  tokenizer::Message message = tokenizer::message_from_json(json, where);
+  if (!message.tool_calls.empty())
+    fail(ErrorKind::kUnsupported, "{}: 'tool_calls': a rollout's prompt calls no tools", where);
+  return message;
+}
 
 GroupSpec group_spec_from_json(const Json& json, const RolloutOptions& options, const std::string& where) {
   check_keys(json, {"group_id", "problem_id", "problem_source", "n_samples", "seed", "messages"}, where);
@@ -26,7 +34,7 @@ GroupSpec group_spec_from_json(const Json& json, const RolloutOptions& options, 
   }
   if (json.contains("messages")) {
     for (const Json& message : require<std::vector<Json>>(json, "messages", where)) {
-      spec.messages.push_back(tokenizer::message_from_json(message, where + ".messages"));
+      spec.messages.push_back(prompt_message(message, where + ".messages"));
     }
   }
   return spec;

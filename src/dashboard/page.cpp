@@ -81,8 +81,7 @@ std::string self_contained_page(const Json& data) {
 }
 
 std::string report_html(const fs::path& run, size_t trajectories) {
-  if (!is_run(run))
-    fail(ErrorKind::kNotFound, "no run in {}: it has neither recipe.yaml nor status.json", run.string());
+  require_run(run);
   RunFolder folder(run);
   while (folder.poll().more) {}
   Json data = folder.snapshot(trajectories);

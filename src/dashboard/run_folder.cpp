@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "base/nearest.h"
 
 namespace tritonforge::dashboard {
 namespace {
@@ -22,9 +23,16 @@ bool parse_line(const std::string& line, const fs::path& file, Json& out) {
 
 bool is_run(const fs::path& folder) { return fs::exists(folder / "recipe.yaml") || fs::exists(folder / "status.json"); }
 
+void require_run(const fs::path& folder, const std::string& nor) {
+  if (is_run(folder)) return;
+  fail(ErrorKind::kNotFound, "no run in {}: it has neither recipe.yaml nor status.json{}{}", folder.string(), nor,
+       nearest_path_hint(folder));
+}
+
 RunFolder::RunFolder(const fs::path& folder)
     : folder_(folder), step_lines_(folder / "steps.jsonl"), trajectories_(folder / "trajectories.jsonl") {
-  if (!fs::is_directory(folder)) fail(ErrorKind::kNotFound, "no run folder {}", folder.string());
+  if (!fs::is_directory(folder))
+    fail(ErrorKind::kNotFound, "no run folder {}{}", folder.string(), nearest_path_hint(folder));
 }
 
 bool RunFolder::read_json(const std::string& name, std::string& text, Json& value) {

@@ -11,7 +11,8 @@
 
 namespace tritonforge::dashboard {
 
-bool is_run(const fs::path& folder);  // it has a recipe.yaml or a status.json
+bool is_run(const fs::path& folder);                                    // it has a recipe.yaml or a status.json
+void require_run(const fs::path& folder, const std::string& nor = "");  // kNotFound; `nor`: what else it might have had
 
 class RunFolder {
  public:

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/nearest.h"
+
 namespace tritonforge::dashboard {
 namespace {
 
@@ -17,7 +19,8 @@ Json read_or_empty(const fs::path& file) {
 RunList::RunList(fs::path folder, bool many) : folder_(fs::absolute(folder).lexically_normal()), many_(many) {
   if (!folder_.has_filename()) folder_ = folder_.parent_path();
   if (!fs::is_directory(folder_))
-    fail(ErrorKind::kNotFound, "no {} {}", many ? "folder of runs" : "run folder", folder.string());
+    fail(ErrorKind::kNotFound, "no {} {}{}", many ? "folder of runs" : "run folder", folder.string(),
+         nearest_path_hint(folder_));
 }
 
 std::string RunList::only() const { return many_ ? "" : folder_.filename().string(); }

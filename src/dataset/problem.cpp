@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "dataset/parquet.h"
 #include "dataset/source_families.h"
@@ -205,7 +206,8 @@ std::vector<Problem> parse_problems_jsonl(std::string_view text, std::string_vie
 }
 
 std::vector<Problem> read_problems(const fs::path& path) {
-  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "{}: no such file or folder of problems", path.string());
+  if (!fs::exists(path))
+    fail(ErrorKind::kNotFound, "{}: no such file or folder of problems{}", path.string(), nearest_path_hint(path));
   if (!fs::is_directory(path)) {
     auto read = read_file_of_problems(path);
     if (!read) fail(ErrorKind::kUsage, "{}: problems are a folder or a .jsonl, .parquet or .py file", path.string());

@@ -82,10 +82,11 @@ void add_control_routes(net::HttpServer& server, Engine& engine) {
   });
   post("/abort_request", abort);
   for (const char* method : {"GET", "POST"}) {
-    server.route(method, "/flush_cache", [&engine](const HttpRequest& request) {
+    const auto flush = [&engine](const HttpRequest& request) {
       engine.flush_cache(within(request, kCommandSeconds));
       return done("cache flushed");
-    });
+    };
+    server.route(method, "/flush_cache", flush, net::Effect::kChanges);
   }
   post("/release_memory_occupation", [](Engine& e, const HttpRequest& request) {
     return move_memory(e, request, &Engine::release_memory, "released");

@@ -105,7 +105,7 @@ void EngineServer::Impl::at_once(const char* path, std::function<Response()> ans
 
 void EngineServer::Impl::on_jobs(const char* method, const char* path, Handler handler,
                                  Response (*refusal)(const std::exception&)) {
-  server.route_async(method, path, [this, handler, refusal](const HttpRequest& request, const ResponderPtr& responder) {
+  const auto launch = [this, handler, refusal](const HttpRequest& request, const ResponderPtr& responder) {
     const auto run = [this, handler, refusal, request, responder] {
       try {
         if (closing) fail(ErrorKind::kMachine, "the engine is shutting down");
@@ -124,7 +124,8 @@ void EngineServer::Impl::on_jobs(const char* method, const char* path, Handler h
     if (jobs.queued() >= kMaxWaitingRequests || !jobs.submit(run)) {
       responder->send(refusal(Error(ErrorKind::kBusy, "too many requests wait to be read")));
     }
-  });
+  };
+  server.route_async(method, path, launch, net::Effect::kChanges);
 }
 
 void EngineServer::Impl::generate(const HttpRequest& request, const ResponderPtr& responder) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "base/nearest.h"
 #include "kernels/tensor_checksum.h"
 #include "model/gguf_weights.h"
 #include "model/weight_files.h"
@@ -131,7 +132,7 @@ std::string dtype_name(at::ScalarType dtype) {
 }
 
 std::shared_ptr<WeightSource> open_weights(const fs::path& path) {
-  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "no model at {}", path.string());
+  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "no model at {}{}", path.string(), nearest_path_hint(path));
   if (is_gguf(path)) return open_gguf_weights(path);
   if (!fs::is_directory(path)) return std::make_shared<SafetensorsSource>(path);
   const auto single = path / "model.safetensors", index = path / "model.safetensors.index.json";
@@ -145,7 +146,7 @@ std::shared_ptr<WeightSource> open_weights(const fs::path& path) {
 }
 
 ModelConfig read_model_config(const fs::path& path) {
-  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "no model at {}", path.string());
+  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "no model at {}{}", path.string(), nearest_path_hint(path));
   if (is_gguf(path)) return model_config_from_gguf(GgufFile(path));
   if (!fs::is_directory(path)) {
     fail(ErrorKind::kUnsupported, "{}: a model is a Hugging Face folder or a .gguf file", path.string());

@@ -16,8 +16,6 @@ namespace {
 
 Clock::time_point in_seconds(double seconds) { return Deadline::after(seconds).at(); }
 
-bool only_reads(const Request& request) { return request.method == "GET" || request.method == "HEAD"; }
-
 // The part of a Response::error for statuses that no ErrorKind has.
 Response error_response(int status, const std::string& message) {
   Response response = Response::error(Error(ErrorKind::kUsage, message));
@@ -195,10 +193,10 @@ awaitable<bool> Connection::serve_one() {
   co_return keep;
 }
 
-bool Connection::authorised(const Request& request) const {
-  if (host_.api_key.empty() || (request.path == "/health" && only_reads(request))) return true;
+bool Connection::authorised(const Request& request, bool reads) const {
+  if (host_.api_key.empty() || (request.path == "/health" && reads)) return true;
   const auto found = request.headers.find("authorization");
-  return found != request.headers.end() && carries_key(found->second, host_.api_key, only_reads(request));
+  return found != request.headers.end() && carries_key(found->second, host_.api_key, reads);
 }
 
 // The head is whole: who asks, until when, and who answers. A refusal is kept until the body is read, where that is
@@ -229,13 +227,13 @@ void Connection::take_head(Incoming& incoming, const RequestParser& parser) {
   auto match = host_.routes->find(request.method, request.path);
   incoming.route = match.route;
   request.parameters = std::move(match.parameters);
-  const auto foreign = host_.api_key.empty() ? foreign_page(request) : std::nullopt;
+  const auto foreign = host_.api_key.empty() ? foreign_page(request, match.reads) : std::nullopt;
   if (foreign) {
     incoming.refuse(error_response(403, *foreign));
-  } else if (!authorised(request)) {
+  } else if (!authorised(request, match.reads)) {
     Response refusal = error_response(401, "this server needs its API key: Authorization: Bearer KEY");
     // A browser asks its user for name and password where Basic is asked for; Chromium, where nothing else is.
-    refusal.headers["www-authenticate"] = only_reads(request) ? R"(Basic realm="TritonForge")" : "Bearer";
+    refusal.headers["www-authenticate"] = match.reads ? R"(Basic realm="TritonForge")" : "Bearer";
     incoming.refuse(std::move(refusal));
   } else if (!match.route && match.allowed.empty()) {
     incoming.refuse(Response::error(Error(ErrorKind::kNotFound, "no route " + request.method + " " + request.path +

@@ -54,7 +54,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_read(error_code error, size_t size);
   void close();
   void rang();
-  bool authorised(const Request& request) const;
+  bool authorised(const Request& request, bool reads) const;
 
   // First member, so that it speaks last: until then the server must not let go of the io_context.
   struct Farewell {

@@ -20,23 +20,31 @@ bool is_page_of(std::string_view origin, std::string_view authority) {
   return scheme_end != std::string_view::npos && lower(origin.substr(scheme_end + 3)) == lower(authority);
 }
 
+// The site of the page that asks, where it is not the server's own; nullopt: no page's, or one of the server's.
+std::optional<std::string> foreign_site(const Request& request, const std::string& asked) {
+  if (const auto origin = request.headers.find("origin"); origin != request.headers.end())
+    return is_page_of(origin->second, asked) ? std::nullopt : std::optional(origin->second);
+  const auto site = request.headers.find("sec-fetch-site");
+  const bool own = site == request.headers.end() || site->second == "same-origin" || site->second == "none";
+  return own ? std::nullopt : std::optional(site->second);
+}
+
 }  // namespace
 
-std::optional<std::string> foreign_page(const Request& request) {
-  const auto host = request.headers.find("host"), origin = request.headers.find("origin");
+std::optional<std::string> foreign_page(const Request& request, bool reads) {
+  const auto host = request.headers.find("host");
   const std::string asked = host == request.headers.end() ? "" : host->second;
   if (host != request.headers.end() && !names_loopback(asked))
     return fmt::format(
         "'{}' is not this server: without a key it answers to 127.0.0.1 and localhost alone (--api-key-file lets it "
         "answer to any name)",
         asked);
-  const bool changes = request.method != "GET" && request.method != "HEAD";
-  if (changes && origin != request.headers.end() && !is_page_of(origin->second, asked))
-    return fmt::format(
-        "{} {} from a page of '{}': without a key only this server's own pages, and clients that are no browser, "
-        "change anything here",
-        request.method, request.path, origin->second);
-  return std::nullopt;
+  const auto site = reads ? std::nullopt : foreign_site(request, asked);
+  if (!site) return std::nullopt;
+  return fmt::format(
+      "{} {} from a page of '{}': without a key only this server's own pages, and clients that are no browser, "
+      "change anything here",
+      request.method, request.path, *site);
 }
 
 }  // namespace tritonforge::net

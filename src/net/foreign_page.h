@@ -5,8 +5,8 @@
 // else tells the page from its reader. Two things do, which a browser says and no page can change:
 // - Host. A page may have its own name point here (DNS rebinding); the browser then shows it the replies, as those of
 //   its own site. Its name is no name of loopback. The port is not compared: a tunnel has another one.
-// - Origin. A page may post to 127.0.0.1 without reading the reply. What changes nothing is let through: no reply
-//   allows a foreign page to read it.
+// - Origin, and of a GET, which has none, Sec-Fetch-Site. A page may send to 127.0.0.1 without reading the reply. What
+//   changes nothing is let through: no reply allows a foreign page to read it.
 // A server with a key needs neither: a page has none, a browser sends one only to the name under which its user signed
 // in, and only with what reads (net/key.h), and who has one may call the server by any name that its machine has. Nor
 // has a request without these headers anything to hide: it is of no browser's.
@@ -18,6 +18,7 @@
 namespace tritonforge::net {
 
 // Why a server without a key, which listens on loopback alone, refuses the request, in a line; nullopt: it does not.
-std::optional<std::string> foreign_page(const Request& request);
+// `reads`: the request changes nothing (RouteTable::Match).
+std::optional<std::string> foreign_page(const Request& request, bool reads);
 
 }  // namespace tritonforge::net

@@ -119,6 +119,9 @@ struct ServerOptions {
   }
 };
 
+// What a request does to its server. What is passed on to another (method "*") does nobody knows what, and changes.
+enum class Effect { kOfMethod, kChanges };  // kOfMethod: GET and HEAD read, the others change. Work is a change, too
+
 class HttpServer {
  public:
   // Throws kUnavailable naming host:port where the port is in use, kUsage where a key is required and absent, kUsage or
@@ -126,8 +129,9 @@ class HttpServer {
   explicit HttpServer(ServerOptions options);
   ~HttpServer();
   // Pattern parts in braces match one segment: "/v2/leases/{id}". Method "*" and a trailing "/*" match anything.
-  void route(const std::string& method, const std::string& pattern, Handler handler);
-  void route_async(const std::string& method, const std::string& pattern, AsyncHandler handler);
+  void route(const std::string& method, const std::string& pattern, Handler handler, Effect effect = Effect::kOfMethod);
+  void route_async(const std::string& method, const std::string& pattern, AsyncHandler handler,
+                   Effect effect = Effect::kOfMethod);
   void start();  // returns once it listens
   int port() const;
   std::string url() const;        // http://127.0.0.1:30000, https:// where there is a certificate

@@ -18,7 +18,8 @@ std::string key_from(const fs::path& file, const char* variable);
 
 // Whether a request's header `authorization` carries `key`: "Bearer KEY", or, of one that only reads, also
 // "Basic base64(NAME:KEY)" with any name (RFC 7617). That is what a browser sends once its user has signed in, so that
-// a page opens behind a key; a browser also sends it where another site's page makes it ask, so it changes nothing.
+// a page opens behind a key; a browser also sends it where another site's page makes it ask, so it changes nothing, not
+// by a GET either (http.h, Effect).
 bool carries_key(std::string_view authorization, const std::string& key, bool reads);
 
 // 128 bits that nobody guesses, in hexadecimal.

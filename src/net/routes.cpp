@@ -76,6 +76,8 @@ RouteTable::Match RouteTable::find(const std::string& method, const std::string&
     best_score = std::move(score);
   }
   if (!best.route) best.allowed = methods_of(parts);
+  const bool says_so = !best.route || (best.route->method == "GET" && best.route->effect == Effect::kOfMethod);
+  best.reads = says_so && (method == "GET" || method == "HEAD");
   return best;
 }
 

@@ -16,6 +16,7 @@ struct Route {
     std::string text;  // the literal, or the parameter's name
   };
   std::vector<Segment> segments;
+  Effect effect = Effect::kOfMethod;
 };
 
 class RouteTable {
@@ -24,6 +25,7 @@ class RouteTable {
   struct Match {
     const Route* route = nullptr;
     std::map<std::string, std::string> parameters;
+    bool reads = false;                // the request changes nothing here
     std::vector<std::string> allowed;  // without a route: the methods that this path has; empty: there is no such path
   };
   // A literal segment beats {name}, which beats '*'. HEAD is answered by GET's handler.

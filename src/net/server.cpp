@@ -143,14 +143,15 @@ HttpServer::HttpServer(ServerOptions options) {
 
 HttpServer::~HttpServer() { stop(); }
 
-void HttpServer::route(const std::string& method, const std::string& pattern, Handler handler) {
+void HttpServer::route(const std::string& method, const std::string& pattern, Handler handler, Effect effect) {
   TF_CHECK(!impl_->started, "route {} added after start()", pattern);
-  impl_->routes.add({method, pattern, std::move(handler), nullptr, {}});
+  impl_->routes.add({method, pattern, std::move(handler), nullptr, {}, effect});
 }
 
-void HttpServer::route_async(const std::string& method, const std::string& pattern, AsyncHandler handler) {
+void HttpServer::route_async(const std::string& method, const std::string& pattern, AsyncHandler handler,
+                             Effect effect) {
   TF_CHECK(!impl_->started, "route {} added after start()", pattern);
-  impl_->routes.add({method, pattern, nullptr, std::move(handler), {}});
+  impl_->routes.add({method, pattern, nullptr, std::move(handler), {}, effect});
 }
 
 void HttpServer::start() {

@@ -7,8 +7,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "base/json.h"
@@ -17,6 +20,10 @@ extern char** environ;
 
 namespace tritonforge::orchestrate {
 namespace {
+
+// How often an agent is told that its asker is there, and how long it believes so without a word, in seconds. A
+// connection may die without a sign of it on the far side; ssh gives it up here after 15 to 20 s.
+constexpr double kPulse = 5, kSilence = 30;
 
 // What of this process's own environment a role on another host gets, too.
 bool travels(const std::string& name) {
@@ -75,6 +82,7 @@ Json json_of(const net::TunnelEnd& end) {
 struct AgentJob {
   ProcessOptions options;
   std::optional<net::TunnelEnd> tunnel;
+  double silence_s = 1e9;  // as long as the input is open, where the job says none
 };
 
 AgentJob read_job(const std::string& line) {
@@ -85,6 +93,7 @@ AgentJob read_job(const std::string& line) {
     options.argv = job.at("argv").get<std::vector<std::string>>();
     options.env = job.at("env").get<std::map<std::string, std::string>>();
     options.working_folder = job.at("folder").get<std::string>();
+    read.silence_s = job.value("silence_s", read.silence_s);
     if (const auto end = job.find("tunnel"); end != job.end()) {
       read.tunnel = {.host = end->at("host"),
                      .key = end->at("key"),
@@ -97,6 +106,19 @@ AgentJob read_job(const std::string& line) {
   }
   if (options.argv.empty()) fail(ErrorKind::kUsage, "agent: the job has no argv");
   return read;
+}
+
+std::jthread pulse_of(int control) {
+  return std::jthread([control](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::condition_variable_any stopped;
+    std::unique_lock lock(mutex);
+    const auto never = [] { return false; };
+    while (!stop.stop_requested()) {
+      stopped.wait_for(lock, stop, std::chrono::duration<double>(kPulse), never);
+      if (!stop.stop_requested()) write_all(control, "alive\n");
+    }
+  });
 }
 
 }  // namespace
@@ -119,10 +141,13 @@ Launched::Member carried(const ProcessOptions& options, const Carrier& carrier, 
     Launched::Member member{place, std::make_unique<ChildProcess>(own), ends[1], reports[0]};
     ::close(ends[0]);
     ::close(reports[1]);
-    Json job = {
-        {"argv", options.argv}, {"env", travelling_environment(options.env)}, {"folder", fs::current_path().string()}};
+    Json job = {{"argv", options.argv},
+                {"env", travelling_environment(options.env)},
+                {"folder", fs::current_path().string()},
+                {"silence_s", kSilence}};
     if (carrier.tunnel) job["tunnel"] = json_of(*carrier.tunnel);
     write_all(ends[1], job.dump() + "\n");
+    member.pulse = pulse_of(ends[1]);
     return member;
   } catch (...) {
     for (const int fd : {ends[0], ends[1], reports[0], reports[1]}) ::close(fd);
@@ -155,15 +180,18 @@ int run_agent(int input) {
   ChildProcess process(job.options);
   const int ended = static_cast<int>(::syscall(SYS_pidfd_open, process.pid(), 0));
   if (ended < 0) fail(ErrorKind::kMachine, "pidfd_open: {}", std::strerror(errno));
+  Deadline silent = Deadline::after(job.silence_s);
   while (!process.poll()) {
     while (const auto line = lines.next()) {
       int number = 0;
       if (std::sscanf(line->c_str(), "signal %d", &number) == 1 && number > 0 && number < NSIG) process.signal(number);
     }
-    if (lines.ended()) process.signal(SIGKILL);
+    if (lines.ended() || silent.expired()) process.signal(SIGKILL);
     pollfd waiters[2] = {{ended, POLLIN, 0}, {lines.ended() ? -1 : input, POLLIN, 0}};
-    ::poll(waiters, 2, -1);
-    if (waiters[1].revents != 0) lines.read_some();
+    ::poll(waiters, 2, static_cast<int>(std::clamp(silent.remaining_s(), 0.1, 3600.0) * 1000));
+    if (waiters[1].revents == 0) continue;
+    lines.read_some();
+    silent = Deadline::after(job.silence_s);
   }
   ::close(ended);
   const int code = *process.poll() == 255 ? 254 : *process.poll();

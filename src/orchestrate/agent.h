@@ -1,7 +1,8 @@
 #pragma once
 // What runs on another host for a role: `tritonforge agent` reads one line of JSON from its standard input, starts that
-// process, and passes on what comes after, a line each: "signal 15". Where its input ends, since whoever asked for the
-// process is gone, the process is killed. What the process prints is its standard error; on its standard output it says
+// process, and passes on what comes after, a line each: "signal 15". Where its input ends, or has been silent for 30 s
+// (silence_s of the job; every 5 s comes "alive"), since whoever asked for the process is gone or cut off, the process
+// is killed. What the process prints is its standard error; on its standard output it says
 // one line at the end, "exited 0", and it ends as the process did. Carriers (ssh, a cluster's own means) bring the
 // input there and need to know nothing of it. Where the carrier carries no ports, the job names a tunnel
 // (net/tunnel.h), of which the agent is the node's end.

@@ -16,6 +16,7 @@ namespace tritonforge::orchestrate {
 
 Launched::~Launched() {
   for (Member& member : members_) {
+    member.pulse = {};  // it writes to control
     for (const int fd : {member.control, member.report})
       if (fd >= 0) ::close(fd);  // the agent ends what it started
   }

@@ -12,7 +12,9 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/process.h"
@@ -45,6 +47,7 @@ class Launched {
     int control = -1;                       // to the agent; -1: a child of this process
     int report = -1;                        // from it: how the process ended, which its carrier may outlive
     std::optional<int> code = {};
+    std::jthread pulse = {};  // tells the agent that this process is there
   };
   explicit Launched(std::vector<Member> members) : members_(std::move(members)) {}
   virtual ~Launched();  // waits for the end of what still runs
@@ -72,8 +75,8 @@ class Launcher {
  public:
   explicit Launcher(Layout layout = {}) : layout_(std::move(layout)) {}
   virtual ~Launcher() = default;
-  // Before the first start: what the hosts lack. Throws kMachine naming the host.
-  virtual void prepare() {}
+  // Before the first start: what the hosts lack. Throws kMachine naming the host, and soon once `stop` is asked for.
+  virtual void prepare(const std::stop_token&) {}
   // Throws kUnavailable where one cannot be started, or no host is left for it.
   virtual std::unique_ptr<Launched> start(const Job& job);
   // Tells it of the end of what it started: whether it was the host that went.

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/nearest.h"
 #include "base/process.h"
 
 namespace tritonforge::orchestrate {
@@ -115,7 +116,8 @@ Origin::Origin(const RecipeConfig& config, const fs::path& run)
 RecipeConfig recipe_like(const fs::path& folder, const std::vector<std::string>& overrides) {
   const fs::path recipe = folder / "recipe.yaml", file = folder / kFile;
   if (!fs::exists(recipe))
-    fail(ErrorKind::kNotFound, "--like: there is no run in {}: it has no recipe.yaml", folder.string());
+    fail(ErrorKind::kNotFound, "--like: there is no run in {}: it has no recipe.yaml{}", folder.string(),
+         nearest_path_hint(folder));
   YAML::Node node = load_yaml_file(recipe.string());
   for (const std::string& assignment : overrides) apply_override(node, assignment);
   RecipeConfig config = load_config<RecipeConfig>(node, recipe.string());

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <future>
@@ -172,12 +173,12 @@ std::vector<std::string> RayLauncher::on_host(const std::string& host, const std
   return argv;
 }
 
-void RayLauncher::prepare() {
+void RayLauncher::prepare(const std::stop_token& stop) {
   // The actor's library: Ray's workers load it from the run's folder.
   fs::create_directories(folder_);
   const std::string library = "libtritonforge_ray.so";
   write_file_atomic(folder_ / library, read_file(program_.parent_path() / library));
-  RemoteLauncher::prepare();
+  RemoteLauncher::prepare(stop);
 
   // Nodes that have this machine's loopback need no tunnel.
   const std::string network = fs::read_symlink("/proc/self/ns/net").string();
@@ -187,14 +188,14 @@ void RayLauncher::prepare() {
       "test \"$(readlink /proc/self/ns/net)\" = \"{}\" && grep -q {} /proc/sys/kernel/random/boot_id", network, boot);
   std::map<std::string, std::future<int>> hosts;
   for (const std::string& host : layout().hosts)
-    if (host != kHead) hosts[host] = std::async(std::launch::async, [this, host, same] { return run(host, same); });
+    if (host != kHead) hosts[host] = std::async(std::launch::async, [=, this] { return run(host, same, stop); });
   for (auto& [host, code] : hosts)
     if (code.get() == 0) same_machine_.insert(host);
-  reserve();
+  reserve(stop);
 }
 
 // Placement groups of the layout; they last as long as the process that asked for them.
-void RayLauncher::reserve() {
+void RayLauncher::reserve(const std::stop_token& stop) {
   Json wanted = Json::object();
   for (const auto& [group, bundles] : groups_)
     for (const RayBundle& bundle : bundles) wanted[group].push_back(bundle.resources);
@@ -210,6 +211,7 @@ void RayLauncher::reserve() {
     holder_ = std::make_unique<ChildProcess>(
         ProcessOptions{.argv = command("hold"), .stdin_fd = input_end.get(), .stdout_fd = output_end.get()});
   }
+  const std::stop_callback end(stop, [this] { holder_->signal(SIGKILL); });
   const std::string line = wanted.dump() + "\n";
   if (::write(holding_, line.data(), line.size()) != std::ssize(line))
     fail(ErrorKind::kUnavailable, "tritonforge-ray: {}", std::strerror(errno));

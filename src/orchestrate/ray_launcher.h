@@ -44,7 +44,7 @@ class RayLauncher : public RemoteLauncher {
   // Throws kMachine where tritonforge-ray is not built, or no Ray answers. `folder`: the run's, which all nodes see.
   RayLauncher(Layout layout, const RayOptions& options, const fs::path& folder, std::vector<fs::path> shared);
   ~RayLauncher() override;
-  void prepare() override;
+  void prepare(const std::stop_token& stop) override;
   void ended(const std::string& role, const Launched& launched) override;
 
  protected:
@@ -54,7 +54,7 @@ class RayLauncher : public RemoteLauncher {
 
  private:
   std::vector<std::string> command(const std::string& mode) const;
-  void reserve();
+  void reserve(const std::stop_token& stop);
 
   const fs::path program_, folder_;
   const std::string address_, runtime_env_, space_;

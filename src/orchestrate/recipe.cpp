@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <set>
 
 #include "base/hub.h"
 #include "rollout/reward.h"
@@ -43,20 +44,37 @@ void check_placement(const RecipeConfig& config) {
         fmt::format("has {} GPUs, and mode {} uses 1", gpus, name_of(config.evaluator.mode)));
 }
 
-void require_recipe(const fs::path& path) {
-  if (fs::exists(path)) return;
-  const auto recipes = names_in(path.has_parent_path() ? path.parent_path() : ".",
-                                [](const fs::path& entry) { return entry.extension() == ".yaml"; });
-  fail(ErrorKind::kNotFound, "there is no recipe {}{}", path.string(), nearest_hint(path.filename().string(), recipes));
+// Where a recipe may be: as given, else of the program's own: recipes/quickstart.yaml, quickstart.
+std::vector<fs::path> places_of(const fs::path& given) {
+  if (given.is_absolute()) return {given};
+  const fs::path root = resolve_path("recipes").parent_path();
+  return {given, root / given, root / "recipes" / given, root / "recipes" / (given.string() + ".yaml")};
 }
 
-// As given, else of the program's own recipes: recipes/quickstart.yaml, quickstart.
 fs::path find_recipe(const fs::path& given) {
-  if (fs::exists(given) || given.is_absolute()) return given;
-  const fs::path root = resolve_path("recipes").parent_path();
-  for (const fs::path& place : {root / given, root / "recipes" / given, root / "recipes" / (given.string() + ".yaml")})
+  if (fs::exists(given)) return given;
+  for (const fs::path& place : places_of(given))
     if (fs::is_regular_file(place)) return place;
   return given;
+}
+
+// What lies where `path` was looked for, with the ending where `path` has one.
+std::vector<std::string> recipes_near(const fs::path& path) {
+  const bool whole = path.extension() == ".yaml";
+  std::set<std::string> names;
+  for (const fs::path& place : places_of(path)) {
+    for (const fs::path name : names_in(place.has_parent_path() ? place.parent_path() : ".", [](const fs::path& entry) {
+           return entry.extension() == ".yaml" && !entry.filename().string().starts_with(".");
+         }))
+      names.insert(whole ? name.string() : name.stem().string());
+  }
+  return {names.begin(), names.end()};
+}
+
+void require_recipe(const fs::path& path) {
+  if (fs::exists(path)) return;
+  fail(ErrorKind::kNotFound, "there is no recipe {}{}", path.string(),
+       nearest_hint(path.filename().string(), recipes_near(path)));
 }
 
 YAML::Node load_extended(const fs::path& path, int depth) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <future>
@@ -115,13 +116,19 @@ std::string RemoteLauncher::binary_there() const {
 
 std::string RemoteLauncher::agent_command() const { return binary_there() + " agent"; }
 
-int RemoteLauncher::run(const std::string& host, const std::string& command) const {
-  const int code = run_command(on_host(host, command, /*has_input=*/false), kCheckTimeout).exit_code;
-  if (code == kCarrierLost) fail(ErrorKind::kMachine, "{}: {} does not get there (its message is above)", host, name());
-  return code;
+int RemoteLauncher::run(const std::string& host, const std::string& command, const std::stop_token& stop) const {
+  ChildProcess carrier({.argv = on_host(host, command, /*has_input=*/false), .stdout_file = "/dev/null"});
+  const std::stop_callback end(stop, [&carrier] { carrier.signal(SIGKILL); });
+  const auto code = carrier.wait(Deadline::after(kCheckTimeout));
+  if (stop.stop_requested()) fail(ErrorKind::kUnavailable, "{}: was asked to stop", host);
+  if (!code) fail(ErrorKind::kTimeout, "{}: {} did not answer in {} s", host, name(), kCheckTimeout);
+  if (*code == kCarrierLost)
+    fail(ErrorKind::kMachine, "{}: {} does not get there (its message is above)", host, name());
+  return *code;
 }
 
-void RemoteLauncher::copy(const std::string& host, const fs::path& target, const std::vector<std::string>& tar) const {
+void RemoteLauncher::copy(const std::string& host, const fs::path& target, const std::vector<std::string>& tar,
+                          const std::stop_token& stop) const {
   log::info("{}: copies {} there", host, target.string());
   const std::string path = plain_path(target);
   // Side by side with others that copy the same: the first that is done stays.
@@ -143,6 +150,11 @@ void RemoteLauncher::copy(const std::string& host, const fs::path& target, const
   }
   ::close(ends[0]);
   ::close(ends[1]);
+  // What the other end holds of it is no whole archive, and is removed there.
+  const std::stop_callback end(stop, [&] {
+    sink->signal(SIGKILL);
+    source->signal(SIGKILL);
+  });
   const Deadline deadline = Deadline::after(kCopyTimeout);
   const auto received = sink->wait(deadline), sent = source->wait(deadline);
   if (received != 0 || sent != 0)
@@ -151,7 +163,8 @@ void RemoteLauncher::copy(const std::string& host, const fs::path& target, const
 }
 
 // What a host lacks, in one command: 10 + i for the shared path i, else what is to be copied there.
-void RemoteLauncher::prepare_host(const std::string& host, const Bundle& bundle, const fs::path& environment) const {
+void RemoteLauncher::prepare_host(const std::string& host, const Bundle& bundle, const fs::path& environment,
+                                  const std::stop_token& stop) const {
   constexpr int kBundle = 1, kEnvironment = 2, kShared = 10;
   std::string check;
   for (size_t i = 0; i < shared_.size(); ++i)
@@ -162,26 +175,26 @@ void RemoteLauncher::prepare_host(const std::string& host, const Bundle& bundle,
     const fs::path mark = environment / (fs::exists(environment / ".complete") ? ".complete" : "pyvenv.cfg");
     check += fmt::format("test -e {} || c=$((c + {})); ", plain_path(mark), kEnvironment);
   }
-  const int lacks = run(host, check + "exit $c");
+  const int lacks = run(host, check + "exit $c", stop);
   if (lacks >= kShared && lacks - kShared < std::ssize(shared_))
     fail(ErrorKind::kMachine, "{} does not see {}: put it where all hosts of the run see it at the same path", host,
          shared_[lacks - kShared].string());
-  if (lacks & kBundle) copy(host, bundle_, bundle.tar);
-  if (lacks & kEnvironment) copy(host, environment, {"tar", "-cf", "-", "-C", environment, "."});
-  if (run(host, binary_there() + " --version >&2") != 0)
+  if (lacks & kBundle) copy(host, bundle_, bundle.tar, stop);
+  if (lacks & kEnvironment) copy(host, environment, {"tar", "-cf", "-", "-C", environment, "."}, stop);
+  if (run(host, binary_there() + " --version >&2", stop) != 0)
     fail(ErrorKind::kMachine,
          "{}: tritonforge does not start there (its message is above): requirements/debian.txt lists what it needs",
          host);
 }
 
-void RemoteLauncher::prepare() {
+void RemoteLauncher::prepare(const std::stop_token& stop) {
   const Bundle bundle = bundle_of_this();
   bundle_ = cache_folder() / "nodes" / bundle.key;
   const fs::path environment = environment_folder();
   std::vector<std::future<void>> hosts;
   for (const std::string& host : layout().hosts) {
     if (host == kHead) continue;
-    hosts.push_back(std::async(std::launch::async, [&, host] { prepare_host(host, bundle, environment); }));
+    hosts.push_back(std::async(std::launch::async, [&, host] { prepare_host(host, bundle, environment, stop); }));
   }
   std::exception_ptr first;
   for (auto& host : hosts) {

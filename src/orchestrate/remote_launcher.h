@@ -13,7 +13,7 @@ class RemoteLauncher : public Launcher {
   // Side by side for all hosts: they see the shared paths; this binary with its libraries and worker is there, copied
   // where no copy with its checksum is; so is the Python environment, by the name of its folder, which is the hash of
   // what is in it; and the binary starts.
-  void prepare() override;
+  void prepare(const std::stop_token& stop) override;
 
  protected:
   // `shared`: paths that every host must see as this machine does.
@@ -24,7 +24,7 @@ class RemoteLauncher : public Launcher {
                                            bool has_input) const = 0;
   std::string agent_command() const;  // after prepare()
   // Ends with the command's exit code; throws kMachine where the host is not reached.
-  int run(const std::string& host, const std::string& command) const;
+  int run(const std::string& host, const std::string& command, const std::stop_token& stop) const;
 
  private:
   struct Bundle {
@@ -33,8 +33,10 @@ class RemoteLauncher : public Launcher {
   };
   static Bundle bundle_of_this();
   std::string binary_there() const;  // the binary on every host, with the variables by which it finds torch and Python
-  void prepare_host(const std::string& host, const Bundle& bundle, const fs::path& environment) const;
-  void copy(const std::string& host, const fs::path& target, const std::vector<std::string>& tar) const;
+  void prepare_host(const std::string& host, const Bundle& bundle, const fs::path& environment,
+                    const std::stop_token& stop) const;
+  void copy(const std::string& host, const fs::path& target, const std::vector<std::string>& tar,
+            const std::stop_token& stop) const;
 
   const std::vector<fs::path> shared_;
   fs::path bundle_;  // of the binary, on every host

@@ -298,6 +298,30 @@ std::unique_ptr<Launcher> make_launcher(const RecipeConfig& config, const RunOpt
   return std::make_unique<Launcher>(layout);
 }
 
+// Hosts may be brought gigabytes that they lack: a signal ends that, too.
+void prepare_hosts(Launcher& launcher, SignalWaiter& signals, const fs::path& folder) {
+  std::stop_source stop;
+  std::atomic<int> number{0};
+  // Not the other way round: what is started here lives as long as the thread that started it.
+  std::jthread listener([&](const std::stop_token& done) {
+    while (!done.stop_requested() && number == 0) number = signals.wait(Deadline::after(0.02));
+    if (number != 0) stop.request_stop();
+  });
+  std::exception_ptr failure;
+  try {
+    launcher.prepare(stop.get_token());
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  listener.request_stop();
+  listener.join();
+  if (number == 0 && failure) std::rethrow_exception(failure);
+  if (number == 0) return;
+  throw StoppedBySignal(number, fmt::format("stopped by {} while the hosts were prepared; nothing was started: go on "
+                                            "with --resume (folder {})",
+                                            ::strsignal(number), folder.string()));
+}
+
 }  // namespace
 
 void run_recipe(const RecipeConfig& given, const RunOptions& options) {
@@ -315,7 +339,7 @@ void run_recipe(const RecipeConfig& given, const RunOptions& options) {
   Origin origin(config, record.folder());
   for (const fs::path& swept : SharedFolder::sweep()) log::info("removed {}, which a killed run left", swept.string());
   if (options.resume && stages_left(config, record).empty()) return show_finished(config, record, options.json);
-  launcher->prepare();
+  prepare_hosts(*launcher, signals, record.folder());
   RunContext run(config, record, std::move(launcher));
   TerminalView view;
   view.line(

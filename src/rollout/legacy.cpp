@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "contract/prompt_message.h"
 #include "rollout/prompts.h"
 #include "rollout/text.h"
 
@@ -58,7 +59,7 @@ GroupSpec group_from_line(const Json& line, const RolloutOptions& options, int64
   group.options = options;
   group.legacy = true;
   for (const Json& message : require<std::vector<Json>>(line, "prompt", where))
-    group.messages.push_back(tokenizer::message_from_json(message, where));
+    group.messages.push_back(prompt_message(message, where));
   if (group.messages.empty()) fail(ErrorKind::kUsage, "{}: 'prompt' has no message", where);
   group.extra = optional_field(line, "extra_info", Json::object(), where);
   return group;

@@ -1,6 +1,7 @@
 #include "rollout/past_trajectories.h"
 
 #include "base/json.h"
+#include "base/nearest.h"
 #include "rollout/prompts.h"
 #include "rollout/sqlite.h"
 #include "rollout/store_schema.h"
@@ -51,7 +52,8 @@ dataset::PastTrajectory past_trajectory(const GroupSpec& group, const Trajectory
 
 std::unique_ptr<dataset::PastTrajectories> open_past_trajectories(const fs::path& path) {
   const fs::path file = fs::is_directory(path) ? path / "buffer.sqlite" : path;
-  if (!fs::is_regular_file(file)) fail(ErrorKind::kNotFound, "{}: no such run or buffer", file.string());
+  if (!fs::is_regular_file(file))
+    fail(ErrorKind::kNotFound, "{}: no such run or buffer{}", file.string(), nearest_path_hint(file));
   return std::make_unique<BufferFile>(file);
 }
 

@@ -57,7 +57,10 @@ class TokenizerCodec : public ChatCodec {
   }
 
   std::vector<Message> marked(std::vector<Message> messages) const {
-    for (Message& message : messages) message.content = tokenizer_.mark_special(message.content);
+    for (Message& message : messages) {
+      message.content = tokenizer_.mark_special(message.content);
+      message.reasoning_content = tokenizer_.mark_special(message.reasoning_content);
+    }
     return messages;
   }
 

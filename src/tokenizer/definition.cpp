@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/nearest.h"
 #include "tokenizer/pretokenizer.h"
 
 namespace tritonforge::tokenizer {
@@ -269,7 +270,8 @@ void add_tokenizer_config(TokenizerDefinition& definition, const std::string& te
 }
 
 TokenizerDefinition read_definition(const fs::path& path) {
-  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "no such file or folder: {}", path.string());
+  if (!fs::exists(path))
+    fail(ErrorKind::kNotFound, "no such file or folder: {}{}", path.string(), nearest_path_hint(path));
   if (!fs::is_directory(path)) {
     if (path.extension() == ".gguf") return read_gguf_definition(path);
     if (path.extension() != ".json")

@@ -2,6 +2,7 @@
 #include "base/folder_watch.h"
 #include "base/line_tail.h"
 #include "base/named_enum.h"
+#include "base/nearest.h"
 #include "tracking/receiver.h"
 
 namespace tritonforge::tracking {
@@ -28,7 +29,8 @@ Json rows_of(const fs::path& run) {
 }  // namespace
 
 int64_t track(const Destination& destination, const fs::path& run, bool follow, const std::stop_token& stop) {
-  if (!fs::exists(run / "state.json")) fail(ErrorKind::kNotFound, "no run in {}: it has no state.json", run.string());
+  if (!fs::exists(run / "state.json"))
+    fail(ErrorKind::kNotFound, "no run in {}: it has no state.json{}", run.string(), nearest_path_hint(run));
   const fs::path file = run / "tracking" / fmt::format("{}.json", name_of(destination.target));
   fs::create_directories(file.parent_path());
   Position position = read_position(file);

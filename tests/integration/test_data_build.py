@@ -130,7 +130,25 @@ def test_the_card_is_shown_and_a_row_too(built, tmp_path):
     assert json.loads(run("data", "stats", folder, "--json")) == card
     row = run("data", "show", folder / "jsonl/train.jsonl", "--row", 3)
     assert "--- assistant (learned)" in row
+    assert run("data", "show", folder, "--row", 3) == row
     assert "has no row" in run("data", "show", folder / "jsonl/train.jsonl", "--row", 99999, code=2)
+
+
+def test_a_run_and_a_build_without_conversations_are_no_data_to_show(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/recipe.yaml").write_text("stages: [sft]\n")
+    for command in ("show", "stats"):
+        refusal = run("data", command, tmp_path / "run", code=2)
+        assert refusal.strip().endswith(
+            "is a run: `tritonforge report {}` shows it, with its trajectories".format(tmp_path / "run")
+        )
+    run(
+        "data",
+        "build",
+        write_config(tmp_path, some_pairs(tmp_path, 5), "[clean, convert: {prompt: minimal}]", "[parquet]"),
+    )
+    refusal = run("data", "show", tmp_path / "out", code=2)
+    assert "its build wrote no conversations ('outputs' without jsonl)" in refusal
 
 
 def test_problems_of_every_form_become_the_same_prompts(tmp_path):

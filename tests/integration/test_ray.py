@@ -79,9 +79,17 @@ class Node(Machine):
             through=lambda *command: self.command("unshare", "-m", "sh", "-c", own, TEMPORARY, *command),
         )
 
-    def remove(self):
-        super().remove()
+    def joined(self):
+        wait_for_text("will now block forever", self.folder / "log")
+
+    def kill(self):
+        super().kill()
         self.ray.wait()
+
+    def come_back(self):
+        if self.ray.poll() is not None:
+            self.start()
+            self.joined()
 
 
 def with_children(pid):
@@ -97,8 +105,16 @@ def with_children(pid):
     return found
 
 
+@pytest.fixture
+def cluster(standing_cluster):
+    """With all of its nodes, whatever the test before did to them."""
+    for node in standing_cluster:
+        node.come_back()
+    return standing_cluster
+
+
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def standing_cluster(tmp_path_factory):
     require_ray()
     folder = tmp_path_factory.mktemp("cluster")
     nodes, head = [], None
@@ -113,8 +129,9 @@ def cluster(tmp_path_factory):
         wait_for_port(int(PORT), head, folder / "log")
         for node in nodes:
             node.start()
-        for place in (folder, *(node.folder for node in nodes)):
-            wait_for_text("will now block forever", place / "log")
+        wait_for_text("will now block forever", folder / "log")
+        for node in nodes:
+            node.joined()
         yield nodes
     finally:
         remove_all(nodes)

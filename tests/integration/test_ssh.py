@@ -4,7 +4,9 @@ costs is a step: its roles come back elsewhere and the weights are those of a ru
 import concurrent.futures
 import http.client
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import urllib.error
 import urllib.request
@@ -140,6 +142,34 @@ def test_an_agent_starts_what_its_input_says_and_ends_with_it(tmp_path):
     assert process.wait(timeout=60) == 254  # 255 is what ssh says when it loses its host
     assert process.stdout.read() == "exited 254\n"
     process.stdin.close()
+
+
+def test_an_agent_that_hears_nothing_more_ends_what_it_started(tmp_path):
+    """A connection that dies without a sign leaves the agent's input open."""
+    job = {"argv": ["sleep", "1000"], "env": {}, "folder": str(tmp_path), "silence_s": 1}
+    process = subprocess.Popen(
+        [BINARY, "agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    process.stdin.write(json.dumps(job) + "\n")
+    process.stdin.flush()
+    assert process.wait(timeout=60) == 137
+    assert process.stdout.read() == "exited 137\n"
+    process.stdin.close()
+
+
+def test_a_signal_while_hosts_are_prepared_ends_the_run(tmp_path, monkeypatch):
+    """The stand-in for ssh never comes to an end, as one that copies gigabytes over a slow line."""
+    ssh = tmp_path / "bin/ssh"
+    ssh.parent.mkdir()
+    ssh.write_text("#!/bin/sh\ntouch " + str(tmp_path / "begun") + "\nexec sleep 1000\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
+    settings = [*SMALL, "stages=[sft]", "placement.hosts=[localhost, far]", "placement.actor.hosts=[far]"]
+    run = Run(tmp_path, "--launcher", "ssh", *flags(settings), output="stopped")
+    run.wait_for((tmp_path / "begun").exists, "the first word to a host")
+    run.process.send_signal(signal.SIGTERM)
+    said = run.finish(code=143)
+    assert "stopped by Terminated while the hosts were prepared; nothing was started" in said
 
 
 def test_a_placement_of_two_ranks_trains_as_one_process_does(tmp_path):

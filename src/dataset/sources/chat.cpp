@@ -21,11 +21,23 @@ void rename_field(OrderedJson& message, const std::string& from, const char* to)
 // No output holds calls or the tools that were offered: without them an answer that calls would be taught as empty.
 constexpr const char* kUsesTools = "it uses tools";
 
+bool is_something(const OrderedJson& record, const char* key) {
+  const auto found = record.find(key);
+  return found != record.end() && !found->empty();
+}
+
+// As OpenAI's interface has them now, and as it had them before (function_call, functions, the role function).
+bool uses_tools(const OrderedJson& message) {
+  return is_something(message, "tool_calls") || is_something(message, "function_call") ||
+         message.value("role", OrderedJson()) == "function";
+}
+
 // Why it is no message, or "".
 std::string add_message(Row& row, OrderedJson json, const ChatOptions& options) {
   if (!json.is_object()) return "a message is not an object";
   rename_field(json, options.role, "role");
   rename_field(json, options.content, "content");
+  if (uses_tools(json)) return kUsesTools;
   static const std::vector<std::string> kRoles = {"system", "user", "assistant", "tool"};
   const std::string role = json.contains("role") && json["role"].is_string() ? json["role"].get<std::string>() : "";
   if (std::find(kRoles.begin(), kRoles.end(), role) == kRoles.end()) return "an unknown role";
@@ -35,11 +47,10 @@ std::string add_message(Row& row, OrderedJson json, const ChatOptions& options) 
   } catch (const Error&) {
     return "a message's content is no text";
   }
-  const OrderedJson& calls = each.message.tool_calls;
-  if (!calls.is_null() && !calls.empty()) return kUsesTools;
   const auto weight = json.find("weight");
   const bool off = weight != json.end() && weight->is_number() && weight->get<double>() == 0;
   each.learned = role == "assistant" && !off;
+  if (each.learned && each.message.content.empty() && each.message.reasoning_content.empty()) return "an empty answer";
   return "";
 }
 
@@ -60,6 +71,7 @@ class Chat : public Source {
         records_(files_of(options.path, {".jsonl", ".parquet"}),
                  {{options.messages, ColumnKind::kJson},
                   {"tools", ColumnKind::kJson, /*required=*/false},
+                  {"functions", ColumnKind::kJson, /*required=*/false},
                   {options.uuid, ColumnKind::kJson, /*required=*/false},
                   {options.licence, ColumnKind::kJson, /*required=*/false}},
                  "a column of another name is said by the source's option 'messages'") {}
@@ -93,8 +105,7 @@ Row chat_row(const ChatOptions& options, JsonLine record) {
     return row;
   }
   if (list->empty()) row.drop("read", "an empty conversation");
-  if (const auto tools = record.value.find("tools"); tools != record.value.end() && !tools->empty())
-    row.drop("read", kUsesTools);
+  if (is_something(record.value, "tools") || is_something(record.value, "functions")) row.drop("read", kUsesTools);
   for (OrderedJson& message : *list) {
     if (const std::string why = add_message(row, std::move(message), options); !why.empty()) row.drop("read", why);
   }

@@ -20,7 +20,7 @@ struct ChatOptions {
 
 // The row of one record. A message's `weight` (0 or 1, as OpenAI's) says whether an answer is learned; without one it
 // is. Dropped with a reason: no messages, an unknown role, no answer, an answer first or two in a row, none learned,
-// calls of tools or `tools` of the row's.
+// calls of tools or `tools` of the row's (or `functions`, their older form), an empty answer that is to be learned.
 // Messages behind the last answer are left out ("trailing_messages" in the repairs).
 Row chat_row(const ChatOptions& options, JsonLine record);
 

@@ -1,5 +1,6 @@
 #include "dataset/sources/lines.h"
 
+#include "base/nearest.h"
 #include "tokenizer/unicode.h"
 
 namespace tritonforge::dataset {
@@ -22,8 +23,11 @@ std::optional<JsonLine> JsonLines::next() {
   std::string text;
   while (file_ < files_.size()) {
     if (!stream_.is_open()) {
+      if (fs::is_directory(files_[file_]))
+        fail(ErrorKind::kUsage, "{} is a folder; a file is needed", files_[file_].string());
       stream_.open(files_[file_], std::ios::binary);
-      if (!stream_) fail(ErrorKind::kNotFound, "cannot read {}", files_[file_].string());
+      if (!stream_)
+        fail(ErrorKind::kNotFound, "cannot read {}{}", files_[file_].string(), nearest_path_hint(files_[file_]));
       line_ = 0;
     }
     while (std::getline(stream_, text)) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/nearest.h"
 #include "dataset/pair.h"
 #include "dataset/problem.h"
 #include "dataset/sources/chat.h"
@@ -118,7 +119,8 @@ std::unique_ptr<Source> make_source(const std::string& kind, const YAML::Node& n
 }
 
 std::vector<fs::path> files_of(const fs::path& path, const std::vector<std::string>& endings) {
-  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "{}: no such file or folder", path.string());
+  if (!fs::exists(path))
+    fail(ErrorKind::kNotFound, "{}: no such file or folder{}", path.string(), nearest_path_hint(path));
   if (!fs::is_directory(path)) return {path};
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(path)) {

@@ -37,6 +37,11 @@ TEST(ChatRow, EachBadConversationHasAStatedOutcome) {
   EXPECT_EQ(outcome_of(list({kAsked, kAnswer, kAnswer})), "two answers in a row");
   EXPECT_EQ(outcome_of(list({kAsked, R"({"role": "assistant", "content": "a", "weight": 0})"})),
             "no answer is learned");
+  for (const std::string content : {R"("")", "null", "[]"}) {
+    const std::string empty = R"({"role": "assistant", "content": )" + content;
+    EXPECT_EQ(outcome_of(list({kAsked, empty + "}"})), "an empty answer") << content;
+    EXPECT_EQ(outcome_of(list({kAsked, empty + R"(, "weight": 0})", kAsked, kAnswer})), "kept") << content;
+  }
   EXPECT_EQ(outcome_of(list({kAsked, R"({"role": "system", "content": "s"})", kAnswer})), "kept");
 }
 
@@ -44,10 +49,15 @@ TEST(ChatRow, CallsAndToolsAreNoEmptyAnswers) {
   const std::string call = R"("tool_calls": [{"function": {"name": "run", "arguments": {}}}])";
   EXPECT_EQ(outcome_of("[" + kAsked + R"(, {"role": "assistant", "content": null, )" + call + "}]"), "it uses tools");
   EXPECT_EQ(outcome_of("[" + kAsked + R"(, {"role": "assistant", "content": "a", "tool_calls": []}])"), "kept");
-  const auto with_tools = [](const std::string& tools) {
-    return chat_of("{\"messages\": [" + kAsked + "," + kAnswer + "], \"tools\": " + tools + "}").dropped;
+  const std::string older = R"("function_call": {"name": "run", "arguments": "{}"})";
+  EXPECT_EQ(outcome_of("[" + kAsked + R"(, {"role": "assistant", "content": null, )" + older + "}]"), "it uses tools");
+  EXPECT_EQ(outcome_of("[" + kAsked + R"(, {"role": "function", "name": "run", "content": "1"}, )" + kAnswer + "]"),
+            "it uses tools");
+  const auto with_tools = [](const std::string& tools, const std::string& key = "tools") {
+    return chat_of("{\"messages\": [" + kAsked + "," + kAnswer + "], \"" + key + "\": " + tools + "}").dropped;
   };
   EXPECT_EQ(with_tools(R"([{"type": "function"}])")->reason, "it uses tools");
+  EXPECT_EQ(with_tools(R"([{"name": "run"}])", "functions")->reason, "it uses tools");
   EXPECT_FALSE(with_tools("[]"));
   EXPECT_FALSE(with_tools("null"));
 }

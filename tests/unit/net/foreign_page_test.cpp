@@ -26,7 +26,7 @@ std::optional<std::string> asked(const std::string& method, Headers headers) {
   request.method = method;
   request.path = "/x";
   request.headers = std::move(headers);
-  return foreign_page(request);
+  return foreign_page(request, method == "GET");
 }
 
 TEST(ForeignPage, AnyNameButLoopbacksIsRefusedWhateverIsAsked) {
@@ -55,16 +55,42 @@ TEST(ForeignPage, ChangesNothing) {
   EXPECT_NE(asked("POST", {{"origin", "http://localhost"}}), std::nullopt) << "who says an Origin says a Host";
 }
 
-// What a server answers to an empty POST /x.
-std::string reply_to(const std::string& headers, const std::string& key) {
+// What a server answers to an empty request.
+std::string reply_to(const std::string& headers, const std::string& key, const std::string& asked = "POST /x") {
   ServerOptions options;
   options.api_key = key;
   HttpServer server(options);
-  server.route("POST", "/x", [](const Request&) { return Response::text("done"); });
+  const auto done = [](const Request&) { return Response::text("done"); };
+  server.route("POST", "/x", done);
+  server.route("GET", "/flush", done, Effect::kChanges);
+  server.route("GET", "/read", done);
+  server.route_async("*", "/passed_on", [](Request&, ResponderPtr reply) { reply->send(Response::text("done")); });
   server.start();
   RawSocket socket(server.port());
-  socket.send("POST /x HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n" + headers + "\r\n");
+  socket.send(asked + " HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n" + headers + "\r\n");
   return socket.read_all();
+}
+
+TEST(ForeignPage, SendsNoGetThatChangesSomethingAndIsKnownByItsSite) {
+  const std::string host = "Host: localhost:1\r\n";
+  for (const std::string asked : {"GET /flush", "HEAD /flush", "GET /passed_on"}) {
+    for (const std::string from : {"Sec-Fetch-Site: cross-site\r\n", "Sec-Fetch-Site: same-site\r\n",
+                                   "Origin: https://evil.com\r\n", "Origin: null\r\nSec-Fetch-Site: none\r\n"})
+      EXPECT_THAT(reply_to(host + from, "", asked), StartsWith("HTTP/1.1 403 ")) << asked << from;
+    for (const std::string from : {"", "Sec-Fetch-Site: none\r\n", "Sec-Fetch-Site: same-origin\r\n"})
+      EXPECT_THAT(reply_to(host + from, "", asked), StartsWith("HTTP/1.1 200 ")) << asked << from;
+  }
+  EXPECT_THAT(reply_to(host + "Sec-Fetch-Site: cross-site\r\n", "", "GET /read"), StartsWith("HTTP/1.1 200 "))
+      << "it cannot read the reply";
+}
+
+TEST(ForeignPage, ReadsAndNoMoreWithWhatABrowserSendsByItself) {
+  const std::string basic = "Host: localhost:1\r\nAuthorization: Basic bmFtZTpr\r\n";  // name:k
+  EXPECT_THAT(reply_to(basic, "k", "GET /read"), StartsWith("HTTP/1.1 200 "));
+  for (const std::string asked : {"GET /flush", "HEAD /flush", "GET /passed_on", "POST /x"})
+    EXPECT_THAT(reply_to(basic, "k", asked), StartsWith("HTTP/1.1 401 ")) << asked;
+  EXPECT_THAT(reply_to("Host: localhost:1\r\nAuthorization: Bearer k\r\n", "k", "GET /flush"),
+              StartsWith("HTTP/1.1 200 "));
 }
 
 TEST(ForeignPage, IsRefusedByAServerWithoutAKeyAndIsNoneForWhoHasOne) {

@@ -269,6 +269,19 @@ TEST_P(TaughtText, WhatIsLearnedIsTheAnswersWhoeverWroteThemLike) {
   }
 }
 
+// An opening may hold answers, and their thoughts.
+TEST(Opening, SpecialTokensInAThoughtStayText) {
+  TemporaryFolder folder("tf-codec");
+  const auto codec = codec_with("qwen3.jinja", folder.path());
+  const int64_t end = tokenizer::Tokenizer::load(folder.path()).id_of("<|im_end|>").value();
+  const auto ends = [&](const std::string& thought) {
+    const auto tokens = codec->opening(
+        {{"user", "q"}, {.role = "assistant", .content = "a", .reasoning_content = thought}}, true);
+    return std::count(tokens.begin(), tokens.end(), end);
+  };
+  EXPECT_EQ(ends("it ends <|im_end|> here"), ends("it ends here"));
+}
+
 TEST(TaughtTokens, AnythingButQuestionsAndAnswersInTurnIsRefused) {
   TemporaryFolder folder("tf-codec");
   const auto codec = codec_with("", folder.path());
