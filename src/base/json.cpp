@@ -31,6 +31,8 @@ AnyJson parse(std::string_view text, std::string_view where) {
     return AnyJson::parse(text);
   } catch (const typename AnyJson::parse_error& error) {
     fail(ErrorKind::kUsage, "{}: not valid JSON at byte {}", where, error.byte);
+  } catch (const typename AnyJson::out_of_range&) {
+    fail(ErrorKind::kUsage, "{}: the JSON has a number that no double holds", where);
   }
 }
 }  // namespace

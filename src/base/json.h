@@ -15,7 +15,7 @@ using OrderedJson = nlohmann::ordered_json;  // keeps the order of keys: for wha
 // brackets ends the process). Every text from outside is parsed by one of these three.
 inline constexpr int kMaxJsonDepth = 128;
 
-// Parses, or throws kUsage naming `where` and the byte, or that it is nested too deep.
+// Parses, or throws kUsage naming `where` and the byte, or that it is nested too deep or has a number like 1e999.
 Json parse_json(std::string_view text, std::string_view where);
 OrderedJson parse_ordered_json(std::string_view text, std::string_view where);
 // Discarded (is_discarded()) where the text is no JSON or nested too deep.

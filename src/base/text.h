@@ -1,4 +1,6 @@
 #pragma once
+// Pieces of text that several folders cut and write alike. ASCII: other bytes stay as they are.
+#include <string>
 #include <string_view>
 
 namespace tritonforge {
@@ -10,5 +12,13 @@ inline std::string_view trimmed(std::string_view text) {
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
+
+std::string lowered(std::string_view text);  // whatever the locale
+
+// Of any bytes one segment of a path, one value of a query, or a file's name: what RFC 3986 does not call unreserved
+// is escaped, '/' and '%' too. percent_decode() gives them back. "." and ".." stay what they are.
+std::string percent_encode(std::string_view text);
+// "%41+b" -> "A b" where plus_is_space; a broken escape stays as it is.
+std::string percent_decode(std::string_view text, bool plus_is_space);
 
 }  // namespace tritonforge

@@ -7,6 +7,7 @@
 
 #include "base/build.h"
 #include "base/config.h"
+#include "base/text.h"
 #include "contract/rollout.h"
 #include "contract/schema.h"
 #include "contract/step.h"
@@ -180,8 +181,7 @@ class Types {
 // ---- Operations ----
 
 std::string identifier(const std::string& method, const std::string& path) {
-  std::string id = method;
-  std::ranges::transform(id, id.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::string id = lowered(method);
   for (const char c : path) {
     if (std::isalnum(static_cast<unsigned char>(c))) id += c;
     else if (id.back() != '_') id += '_';
@@ -240,11 +240,8 @@ void add_paths(Json& paths, const YAML::Node& node, Types& types) {
     const std::string path = key.substr(space + 1);
     for (size_t begin = 0; begin < space;) {
       const size_t end = std::min(key.find('|', begin), space);
-      std::string method = key.substr(begin, end - begin);
-      Json described = operation(method, path, entry.second, types);
-      std::ranges::transform(method, method.begin(),
-                             [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-      paths[path][method] = std::move(described);
+      const std::string method = key.substr(begin, end - begin);
+      paths[path][lowered(method)] = operation(method, path, entry.second, types);
       begin = end + 1;
     }
   }

@@ -1,6 +1,10 @@
 #include "contract/lease.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "base/text.h"
 
 namespace tritonforge {
 namespace {
@@ -50,6 +54,10 @@ Replay replay_from_json(const Json& json, const std::string& where) {
 }
 
 }  // namespace
+
+std::string lease_path(std::string_view lease_id, std::string_view verb) {
+  return fmt::format("/v2/leases/{}{}{}", percent_encode(lease_id), verb.empty() ? "" : "/", verb);
+}
 
 Json to_json(const LeaseRequest& request) {
   Json json = {{"lease_id", request.lease_id},

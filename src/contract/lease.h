@@ -46,6 +46,10 @@ struct LeaseRequest {
 Json to_json(const LeaseRequest& request);
 LeaseRequest lease_request_from_json(const Json& body);  // throws kUsage naming the field
 
+// GET it for the tokens; with a verb POST it: commit, release, discard. An id may hold whatever a problem's id holds,
+// slashes among it.
+std::string lease_path(std::string_view lease_id, std::string_view verb = {});
+
 // Sums over trajectories; one that holds no turn counts nowhere. What our own failures ended counts as failed, and with
 // its tokens and times; it is in no sum that says how good the model is.
 struct RolloutFigures {

@@ -1,8 +1,9 @@
 #include "dataset/source_families.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
+
+#include "base/text.h"
 
 namespace tritonforge::dataset {
 namespace {
@@ -39,8 +40,7 @@ std::string code_of(std::string_view source) {
     const bool text = docstring || quotes > 0;
     if (quotes % 2 == 1) docstring = !docstring;
     if (text) continue;
-    for (const char c : line.substr(0, line.find('#')))
-      code += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    code += lowered(line.substr(0, line.find('#')));
     code += '\n';
   }
   return code;

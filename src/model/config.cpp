@@ -1,6 +1,8 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace tritonforge::model {
 namespace {
@@ -11,17 +13,31 @@ std::vector<std::string> keys_of(const Json& json) {
   return keys;
 }
 
+// As JSON writes it: one line, whatever a file says.
+std::string escaped(const std::string& text) {
+  const std::string quoted = Json(text).dump();
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+int64_t integer(const Json& value, const char* key, const std::string& where) {
+  const bool fits = value.is_number_integer() &&
+                    !(value.is_number_unsigned() &&
+                      value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
+  if (!fits) {
+    fail(ErrorKind::kCorrupt, "{}: field '{}' must be an integer of 64 bits, found {}", where, key,
+         value.dump().substr(0, 80));
+  }
+  return value.get<int64_t>();
+}
+
 template <typename T>
 T field(const Json& json, const char* key, const std::string& where) {
   const auto found = json.find(key);
   if (found == json.end() || found->is_null()) {
     fail(ErrorKind::kCorrupt, "{}: field '{}' is missing{}", where, key, nearest_hint(key, keys_of(json)));
   }
+  if constexpr (std::is_same_v<T, int64_t>) return integer(*found, key, where);
   try {
-    if constexpr (std::is_same_v<T, int64_t>) {
-      if (!found->is_number_integer())
-        fail(ErrorKind::kCorrupt, "{}: field '{}' must be an integer, found {}", where, key, found->dump());
-    }
     return found->get<T>();
   } catch (const nlohmann::json::exception&) {
     fail(ErrorKind::kCorrupt, "{}: field '{}' has the wrong type: {}", where, key, found->dump().substr(0, 80));
@@ -47,12 +63,13 @@ void read_rope(const Json& json, const std::string& where, ModelConfig& config) 
   const auto type = field_or<std::string>(*scaling, "rope_type",
                                           field_or<std::string>(*scaling, "type", "default", where), where);
   if (type != "default")
-    fail(ErrorKind::kUnsupported, "{}: rope scaling '{}' is not supported (only 'default')", where, type);
+    fail(ErrorKind::kUnsupported, "{}: rope scaling '{}' is not supported (only 'default')", where, escaped(type));
 }
 
 void refuse_unsupported(const Json& json, const std::string& where, const ModelConfig& config) {
   const auto act = field_or<std::string>(json, "hidden_act", "silu", where);
-  if (act != "silu") fail(ErrorKind::kUnsupported, "{}: hidden_act '{}' is not supported (only 'silu')", where, act);
+  if (act != "silu")
+    fail(ErrorKind::kUnsupported, "{}: hidden_act '{}' is not supported (only 'silu')", where, escaped(act));
   if (json.contains("quantization_config") && !json["quantization_config"].is_null()) {
     fail(ErrorKind::kUnsupported, "{}: quantization_config is not supported in a Hugging Face folder (GGUF is)", where);
   }
@@ -72,6 +89,27 @@ void refuse_unsupported(const Json& json, const std::string& where, const ModelC
   }
 }
 
+// As int64_t, or as double, which overflows for no sizes that are looked at one by one.
+template <typename Number>
+Number count_matrices(const ModelConfig& c) {
+  const auto of = [](int64_t size) { return static_cast<Number>(size); };
+  return of(c.num_layers) * of(c.hidden_size) *
+         (2 * of(c.num_heads + c.num_kv_heads) * of(c.head_dim) + 3 * of(c.intermediate_size));
+}
+
+template <typename Number>
+Number count_parameters(const ModelConfig& c) {
+  const auto of = [](int64_t size) { return static_cast<Number>(size); };
+  const Number q = of(c.num_heads) * of(c.head_dim), kv = of(c.num_kv_heads) * of(c.head_dim);
+  Number layer = 2 * of(c.hidden_size);
+  if (c.attention_bias) layer += q + 2 * kv;
+  if (c.output_bias()) layer += of(c.hidden_size);
+  if (c.qk_norm) layer += 2 * of(c.head_dim);
+  const Number table = of(c.vocab_size) * of(c.hidden_size);
+  const Number head = c.predicts() ? of(c.hidden_size) + (c.tie_embeddings ? 0 : table) : 0;
+  return count_matrices<Number>(c) + of(c.num_layers) * layer + (c.has_table() ? table : 0) + head;
+}
+
 }  // namespace
 
 void ModelConfig::validate() const {
@@ -82,14 +120,21 @@ void ModelConfig::validate() const {
   }
 }
 
+void ModelConfig::validate_of(const std::string& where) const {
+  try {
+    validate();
+  } catch (const Error& error) {
+    throw Error(error.kind(), where + ": " + error.what());
+  }
+}
+
 void ModelConfig::validate_part() const {
   const std::pair<const char*, int64_t> positive[] = {
       {"hidden_size", hidden_size},       {"intermediate_size", intermediate_size}, {"num_hidden_layers", num_layers},
       {"num_attention_heads", num_heads}, {"num_key_value_heads", num_kv_heads},    {"head_dim", head_dim},
       {"vocab_size", vocab_size},         {"max_position_embeddings", max_position}};
   for (const auto& [name, value] : positive) {
-    // The upper bound keeps every product of two sizes inside int64.
-    if (value <= 0 || value > int64_t{1} << 30)
+    if (value <= 0 || value > kMostOfASize)
       fail(ErrorKind::kCorrupt, "model config: {} must be between 1 and 2^30, found {}", name, value);
   }
   if (num_layers > 4096)
@@ -99,28 +144,24 @@ void ModelConfig::validate_part() const {
          num_heads, num_kv_heads);
   }
   if (head_dim % 2 != 0) fail(ErrorKind::kCorrupt, "model config: head_dim must be even, found {}", head_dim);
-  if (num_heads > (int64_t{1} << 30) / head_dim)
+  if (num_heads > kMostOfASize / head_dim)
     fail(ErrorKind::kCorrupt, "model config: num_attention_heads x head_dim is too large ({} x {})", num_heads,
          head_dim);
-  if (!(rope_theta > 0)) fail(ErrorKind::kCorrupt, "model config: rope_theta must be positive, found {}", rope_theta);
-  if (!(rms_norm_eps > 0))
-    fail(ErrorKind::kCorrupt, "model config: rms_norm_eps must be positive, found {}", rms_norm_eps);
+  if (const double count = count_parameters<double>(*this); count > static_cast<double>(kMostParameters)) {
+    fail(ErrorKind::kCorrupt,
+         "model config: hidden_size {}, intermediate_size {}, num_hidden_layers {}, num_attention_heads {}, head_dim "
+         "{} and vocab_size {} make {:.2g} parameters, more than 2^48",
+         hidden_size, intermediate_size, num_layers, num_heads, head_dim, vocab_size, count);
+  }
+  for (const auto& [name, value] : {std::pair{"rope_theta", rope_theta}, {"rms_norm_eps", rms_norm_eps}}) {
+    if (!(value > 0) || !std::isfinite(value))
+      fail(ErrorKind::kCorrupt, "model config: {} must be positive and finite, found {}", name, value);
+  }
 }
 
-int64_t ModelConfig::matrix_elements() const {
-  return num_layers * hidden_size * (2 * (num_heads + num_kv_heads) * head_dim + 3 * intermediate_size);
-}
+int64_t ModelConfig::matrix_elements() const { return count_matrices<int64_t>(*this); }
 
-int64_t ModelConfig::parameter_count() const {
-  const int64_t q = num_heads * head_dim, kv = num_kv_heads * head_dim;
-  int64_t layer = 2 * hidden_size;
-  if (attention_bias) layer += q + 2 * kv;
-  if (output_bias()) layer += hidden_size;
-  if (qk_norm) layer += 2 * head_dim;
-  const int64_t table = vocab_size * hidden_size;
-  return matrix_elements() + num_layers * layer + (has_table() ? table : 0) +
-         (predicts() ? hidden_size + (tie_embeddings ? 0 : table) : 0);
-}
+int64_t ModelConfig::parameter_count() const { return count_parameters<int64_t>(*this); }
 
 LayerRange ModelConfig::chunk_here(int64_t chunk) const {
   if (chunks.empty()) return {0, num_layers};
@@ -146,7 +187,7 @@ ModelConfig model_config_from_json(const Json& json, const std::string& where) {
   } else if (type == "qwen3") {
     config.family = Family::kQwen3;
   } else {
-    fail(ErrorKind::kUnsupported, "{}: model_type '{}' is not supported{}", where, type,
+    fail(ErrorKind::kUnsupported, "{}: model_type '{}' is not supported{}", where, escaped(type),
          nearest_hint(type, {"qwen2", "qwen3"}));
   }
   config.qk_norm = config.family == Family::kQwen3;
@@ -163,20 +204,21 @@ ModelConfig model_config_from_json(const Json& json, const std::string& where) {
   config.max_position = field_or<int64_t>(json, "max_position_embeddings", 32768, where);
   config.rms_norm_eps = field_or<double>(json, "rms_norm_eps", 1e-6, where);
   config.tie_embeddings = field_or<bool>(json, "tie_word_embeddings", false, where);
-  const auto eos = json.find("eos_token_id");
-  if (eos != json.end() && eos->is_array()) {
-    config.eos_token_ids = field<std::vector<int64_t>>(json, "eos_token_id", where);
-  } else if (eos != json.end() && !eos->is_null()) {
-    config.eos_token_ids = {field<int64_t>(json, "eos_token_id", where)};
-  }
+  config.eos_token_ids = read_eos_token_ids(json, where);
   read_rope(json, where, config);
   refuse_unsupported(json, where, config);
-  try {
-    config.validate();
-  } catch (const Error& error) {
-    throw Error(error.kind(), where + ": " + error.what());
-  }
+  config.validate_of(where);
   return config;
+}
+
+std::vector<int64_t> read_eos_token_ids(const Json& json, const std::string& where) {
+  const char* key = "eos_token_id";
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) return {};
+  if (!found->is_array()) return {integer(*found, key, where)};
+  std::vector<int64_t> ids;
+  for (const Json& id : *found) ids.push_back(integer(id, key, where));
+  return ids;
 }
 
 Json to_json(const ModelConfig& config) {

@@ -12,6 +12,10 @@ namespace tritonforge::model {
 
 enum class Family { kQwen2, kQwen3 };
 
+// What a file may ask for: the largest of its sizes, and the most parameters. Bytes, rows and multiples of them for
+// every option of training and serving stay within int64.
+constexpr int64_t kMostOfASize = int64_t{1} << 30, kMostParameters = int64_t{1} << 48;
+
 // Layers of a model, one after the other.
 struct LayerRange {
   int64_t first = 0, count = 0;
@@ -38,8 +42,10 @@ struct ModelConfig {
   bool predicts() const { return chunks.empty() || chunks.back().end() == whole_layers; }
   bool has_table() const { return embeds() || (predicts() && tie_embeddings); }  // the embedding's
   bool output_bias() const { return attention_bias && family == Family::kQwen3; }
-  // Throw kCorrupt naming the field. A rank's part of a model need not have its tokens in its rows of the vocabulary.
+  // Throw kCorrupt naming the field; afterwards no count below overflows. A rank's part of a model need not have its
+  // tokens in its rows of the vocabulary.
   void validate() const;
+  void validate_of(const std::string& where) const;  // with the file's name in front
   void validate_part() const;
   int64_t parameter_count() const;
   int64_t matrix_elements() const;  // of the matrices of the layers that are here
@@ -51,5 +57,8 @@ struct ModelConfig {
 // Throws kUnsupported by name for what is not implemented (another model_type, rope scaling, sliding window in use).
 ModelConfig model_config_from_json(const Json& json, const std::string& where);
 Json to_json(const ModelConfig& config);  // Hugging Face's config.json
+
+// eos_token_id of config.json and generation_config.json: one, several, null or left out.
+std::vector<int64_t> read_eos_token_ids(const Json& json, const std::string& where);
 
 }  // namespace tritonforge::model

@@ -110,21 +110,25 @@ ModelConfig model_config_from_gguf(const GgufFile& file) {
          nearest_hint(architecture, {"qwen2", "qwen3"}));
   }
   const auto key = [&](const char* name) { return architecture + "." + name; };
-  const auto integer_or = [&](const char* name, int64_t fallback) {
-    return file.has(key(name)) ? file.integer(key(name)) : fallback;
+  // ModelConfig::validate() would name the keys of config.json.
+  const auto size = [&](const char* name) {
+    const int64_t value = file.integer(key(name));
+    if (value <= 0 || value > kMostOfASize)
+      fail(ErrorKind::kCorrupt, "{}: metadata '{}' must be between 1 and 2^30, found {}", where, key(name), value);
+    return value;
   };
-  config.hidden_size = file.integer(key("embedding_length"));
-  config.intermediate_size = file.integer(key("feed_forward_length"));
-  config.num_layers = file.integer(key("block_count"));
-  config.num_heads = file.integer(key("attention.head_count"));
-  config.num_kv_heads = integer_or("attention.head_count_kv", config.num_heads);
-  config.head_dim = integer_or("attention.key_length",
-                               config.num_heads > 0 ? config.hidden_size / config.num_heads : 0);
-  if (integer_or("attention.value_length", config.head_dim) != config.head_dim) {
+  const auto size_or = [&](const char* name, int64_t fallback) { return file.has(key(name)) ? size(name) : fallback; };
+  config.hidden_size = size("embedding_length");
+  config.intermediate_size = size("feed_forward_length");
+  config.num_layers = size("block_count");
+  config.num_heads = size("attention.head_count");
+  config.num_kv_heads = size_or("attention.head_count_kv", config.num_heads);
+  config.head_dim = size_or("attention.key_length", config.hidden_size / config.num_heads);
+  if (size_or("attention.value_length", config.head_dim) != config.head_dim) {
     fail(ErrorKind::kUnsupported, "{}: key length {} and value length {} differ", where, config.head_dim,
          file.integer(key("attention.value_length")));
   }
-  config.max_position = integer_or("context_length", 32768);
+  config.max_position = size_or("context_length", 32768);
   config.rms_norm_eps = file.number(key("attention.layer_norm_rms_epsilon"));
   config.rope_theta = file.has(key("rope.freq_base")) ? file.number(key("rope.freq_base")) : 10000.0;
   if (file.has(key("rope.scaling.type")) && file.text(key("rope.scaling.type")) != "none") {
@@ -139,11 +143,7 @@ ModelConfig model_config_from_gguf(const GgufFile& file) {
   }
   if (config.vocab_size == 0) fail(ErrorKind::kCorrupt, "{}: tensor 'token_embd.weight' is missing", where);
   if (file.has("tokenizer.ggml.eos_token_id")) config.eos_token_ids = {file.integer("tokenizer.ggml.eos_token_id")};
-  try {
-    config.validate();
-  } catch (const Error& error) {
-    throw Error(error.kind(), where + ": " + error.what());
-  }
+  config.validate_of(where);
   return config;
 }
 

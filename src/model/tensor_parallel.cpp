@@ -17,11 +17,6 @@ bool ends_with_any(std::string_view name, std::initializer_list<std::string_view
   return false;
 }
 
-// Of a model in memory that holds no elements.
-std::vector<std::pair<std::string, at::Tensor>> shapes_of(const ModelConfig& config) {
-  return Model(config, at::kFloat, at::kMeta).named_parameters();
-}
-
 }  // namespace
 
 ModelConfig part_of(const ModelConfig& whole, int64_t tp) {
@@ -67,8 +62,7 @@ Model load_model_part(const fs::path& path, at::ScalarType dtype, at::Device dev
   if (at.size == 1 && stage.count == 1) return load_model(path, dtype, device);
   const at::NoGradGuard no_grad;
   const ModelConfig whole = read_model_config(path);
-  const std::shared_ptr<const WeightSource> source = open_weights(path);
-  check_tensors(shapes_of(whole), *source, whole.tie_embeddings);
+  const std::shared_ptr<const WeightSource> source = open_weights_of(whole, path);
   Model part(stage_of(part_of(whole, at.size), stage), dtype, device);
   for (auto& [name, tensor] : part.named_parameters()) {
     const TensorPart where = tensor_part(name, tensor.sizes(), at);

@@ -25,6 +25,9 @@ class WeightSource {
 // A Hugging Face folder (single file or sharded), a .safetensors file, or a .gguf file. Every file is opened and its
 // directory checked before this returns.
 std::shared_ptr<WeightSource> open_weights(const fs::path& path);
+// The same, of which check_tensors() has found each tensor of a whole model: before it has memory, since a config may
+// ask for more than there is.
+std::shared_ptr<WeightSource> open_weights_of(const ModelConfig& config, const fs::path& path);
 
 // kCorrupt unless the source has each of these with its shape, and nothing else that matters. tied: the head may be
 // there once more.

@@ -84,12 +84,9 @@ class SafetensorsSource : public WeightSource {
 
 bool is_gguf(const fs::path& path) { return path.extension() == ".gguf"; }
 
-// Nothing is written to the model before every tensor has been checked.
-void install(Model& model, const WeightSource& source) {
+void read_all(const WeightSource& source, Model& model) {
   const at::NoGradGuard no_grad;
-  const auto parameters = model.named_parameters();
-  check_tensors(parameters, source, model.config().tie_embeddings);
-  for (const auto& [name, tensor] : parameters) source.read(name, tensor);
+  for (const auto& [name, tensor] : model.named_parameters()) source.read(name, tensor);
 }
 
 }  // namespace
@@ -157,43 +154,32 @@ ModelConfig read_model_config(const fs::path& path) {
   const auto generation = path / "generation_config.json";
   if (fs::exists(generation)) {
     const Json json = read_json(generation);
-    const auto eos = json.is_object() ? json.find("eos_token_id") : json.end();
-    if (json.is_object() && eos != json.end()) {
-      const auto add = [&](const Json& value) {
-        if (!value.is_number_integer())
-          fail(ErrorKind::kCorrupt, "{}: eos_token_id {} is not an integer", generation.string(), value.dump());
-        const auto id = value.get<int64_t>();
-        if (std::find(config.eos_token_ids.begin(), config.eos_token_ids.end(), id) == config.eos_token_ids.end())
-          config.eos_token_ids.push_back(id);
-      };
-      if (eos->is_array()) {
-        for (const auto& value : *eos) add(value);
-      } else if (!eos->is_null()) {
-        add(*eos);
-      }
-      config.validate();
+    if (!json.is_object()) fail(ErrorKind::kCorrupt, "{}: not a JSON object", generation.string());
+    for (const int64_t id : read_eos_token_ids(json, generation.string())) {
+      if (std::ranges::find(config.eos_token_ids, id) == config.eos_token_ids.end()) config.eos_token_ids.push_back(id);
     }
+    config.validate_of(generation.string());
   }
   return config;
 }
 
+std::shared_ptr<WeightSource> open_weights_of(const ModelConfig& config, const fs::path& path) {
+  std::shared_ptr<WeightSource> source = open_weights(path);
+  check_tensors(Model(config, at::kFloat, at::kMeta).named_parameters(), *source, config.tie_embeddings);
+  return source;
+}
+
 Model load_model(const fs::path& path, at::ScalarType dtype, at::Device device) {
-  Model model(read_model_config(path), dtype, device);
-  install(model, *open_weights(path));
+  const ModelConfig config = read_model_config(path);
+  const std::shared_ptr<const WeightSource> source = open_weights_of(config, path);
+  Model model(config, dtype, device);
+  read_all(*source, model);
   return model;
 }
 
 Model load_stored_model(const fs::path& path) {
   const ModelConfig config = read_model_config(path);
-  const std::shared_ptr<const WeightSource> source = open_weights(path);
-  // Every tensor's name and shape before anything is taken; sizes that no file holds before shapes are made of them.
-  constexpr int64_t kLargest = int64_t{1} << 24;
-  const int64_t largest = std::max({config.hidden_size, config.intermediate_size, config.num_heads, config.num_kv_heads,
-                                    config.head_dim, config.vocab_size});
-  if (largest > kLargest || config.num_layers > std::ssize(source->names()))
-    fail(ErrorKind::kCorrupt, "{}: {} layers and sizes up to {} are more than its tensors", path.string(),
-         config.num_layers, largest);
-  check_tensors(Model(config, at::kFloat, at::kMeta).named_parameters(), *source, config.tie_embeddings);
+  const std::shared_ptr<const WeightSource> source = open_weights_of(config, path);
   const auto joined = [&](const std::string& prefix, const std::vector<std::string>& names) {
     kernels::BlockMatrix whole;
     for (const std::string& name : names) {
@@ -216,13 +202,15 @@ Model load_stored_model(const fs::path& path) {
                              .down = joined(layer, {"mlp.down_proj"})});
   }
   Model model(config, std::move(stored));
-  const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : model.named_parameters()) source->read(name, tensor);
+  read_all(*source, model);
   return model;
 }
 
 std::map<std::string, std::string> load_weights(Model& model, const fs::path& path) {
-  install(model, *open_weights(path));
+  const std::shared_ptr<const WeightSource> source = open_weights(path);
+  // Nothing is written to the model before every tensor has been checked.
+  check_tensors(model.named_parameters(), *source, model.config().tie_embeddings);
+  read_all(*source, model);
   return weight_checksums(model);
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "net/foreign_page.h"
 #include "net/key.h"
 #include "net/wire.h"
@@ -278,7 +279,7 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
       if (!parser.is_done() && incoming.has_refusal && (!length || *length > (1 << 20))) co_return true;
       const auto expects = request.headers.find("expect");
       if (!parser.is_done() && !parser.http_1_0() && expects != request.headers.end() &&
-          lower(expects->second) == "100-continue") {
+          lowered(expects->second) == "100-continue") {
         if (incoming.has_refusal) co_return true;
         if (!co_await write_text("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
       }

@@ -1,5 +1,6 @@
 #include "net/foreign_page.h"
 
+#include "base/text.h"
 #include "net/wire.h"
 
 namespace tritonforge::net {
@@ -17,7 +18,7 @@ bool names_loopback(const std::string& authority) {
 // "http://127.0.0.1:8080" of "127.0.0.1:8080". The scheme says nothing more: a port speaks one.
 bool is_page_of(std::string_view origin, std::string_view authority) {
   const size_t scheme_end = origin.find("://");
-  return scheme_end != std::string_view::npos && lower(origin.substr(scheme_end + 3)) == lower(authority);
+  return scheme_end != std::string_view::npos && lowered(origin.substr(scheme_end + 3)) == lowered(authority);
 }
 
 // The site of the page that asks, where it is not the server's own; nullopt: no page's, or one of the server's.

@@ -29,7 +29,7 @@ std::map<std::string, std::string> own_server_environment() {
 
 bool carries_key(std::string_view authorization, const std::string& key, bool reads) {
   const size_t space = std::min(authorization.find(' '), authorization.size());
-  const std::string scheme = lower(authorization.substr(0, space));
+  const std::string scheme = lowered(authorization.substr(0, space));
   const std::string_view given = authorization.substr(std::min(space + 1, authorization.size()));
   if (scheme == "bearer") return equal_in_constant_time(given, key);
   if (scheme != "basic" || !reads) return false;

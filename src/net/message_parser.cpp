@@ -1,5 +1,6 @@
 #include "net/message_parser.h"
 
+#include "base/text.h"
 #include "net/wire.h"
 
 namespace tritonforge::net {
@@ -16,7 +17,7 @@ void HeaderFields::add(std::string_view name, std::string_view value, error_code
     error = http::error::header_limit;
     return;
   }
-  std::string& all = headers[lower(name)];
+  std::string& all = headers[lowered(name)];
   if (!all.empty()) all += ", ";
   all += value;
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "net/wire.h"
+#include "base/text.h"
 
 namespace tritonforge::net {
 namespace {

@@ -12,16 +12,10 @@
 #include <random>
 
 #include "base/rng.h"
+#include "base/text.h"
 
 namespace tritonforge::net {
 namespace {
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 bool is_framing(std::string_view name) {
   static constexpr std::string_view kNames[] = {"content-length", "transfer-encoding", "connection", "keep-alive",
@@ -90,40 +84,6 @@ Url parse_url(const std::string& url) {
     }
   }
   return result;
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
-  }
-  return out;
-}
-
-std::string percent_decode(std::string_view text, bool plus_is_space) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() && hex_value(text[i + 1]) >= 0 && hex_value(text[i + 2]) >= 0) {
-      out += static_cast<char>(hex_value(text[i + 1]) * 16 + hex_value(text[i + 2]));
-      i += 2;
-    } else {
-      out += plus_is_space && text[i] == '+' ? ' ' : text[i];
-    }
-  }
-  return out;
-}
-
-std::string percent_encode(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (const char c : text) {
-    const bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-                       std::string_view("-._~").find(c) != std::string_view::npos;
-    if (plain) out += c;
-    else fmt::format_to(std::back_inserter(out), "%{:02X}", static_cast<unsigned char>(c));
-  }
-  return out;
 }
 
 std::map<std::string, std::string> parse_query(std::string_view query) {
@@ -215,7 +175,7 @@ bool is_loopback(const std::string& host) {
   in6_addr v6{};
   if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
   if (::inet_pton(AF_INET6, host.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
-  return lower(host) == "localhost";
+  return lowered(host) == "localhost";
 }
 
 bool equal_in_constant_time(std::string_view a, std::string_view b) {

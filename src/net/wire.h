@@ -1,5 +1,5 @@
 #pragma once
-// The text of HTTP/1.1: URLs, percent-encoding, message heads. No sockets.
+// The text of HTTP/1.1: URLs, message heads. No sockets.
 #include <map>
 #include <string>
 #include <string_view>
@@ -18,12 +18,6 @@ struct Url {
 // Throws kUnsupported for any scheme but http and https, kUsage for anything that is not a URL.
 Url parse_url(const std::string& url);
 
-std::string lower(std::string_view text);  // of ASCII
-// "%41+b" -> "A b" where plus_is_space; a broken escape stays as it is.
-std::string percent_decode(std::string_view text, bool plus_is_space);
-// Of any bytes one segment of a path, one value of a query, or a file's name: what RFC 3986 does not call unreserved
-// is escaped, '/' and '%' too. percent_decode() gives them back. "." and ".." stay what they are.
-std::string percent_encode(std::string_view text);
 std::map<std::string, std::string> parse_query(std::string_view query);
 
 std::string_view reason_phrase(int status);

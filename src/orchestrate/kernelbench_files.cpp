@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "net/wire.h"
+#include "base/text.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -88,7 +88,7 @@ void write_kernelbench_run(const BenchResults& results, int level, Answer answer
       entries.push_back(std::move(entry));
       if (!answered.code.empty())
         write_file_atomic(
-            folder / fmt::format("level_{}_problem_{}_sample_{}_kernel.py", level, net::percent_encode(key), s),
+            folder / fmt::format("level_{}_problem_{}_sample_{}_kernel.py", level, percent_encode(key), s),
             answered.code);
     }
     most = std::max(most, entries.size());

@@ -4,6 +4,7 @@
 #include <future>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "net/retry.h"
 #include "net/wire.h"
 #include "rollout/peers.h"
@@ -43,11 +44,6 @@ Role::Request message_of(const std::string& path, const StepRequest& request) {
 
 bool is_damaged(const Error& error) {
   return error.kind() == ErrorKind::kCorrupt || error.kind() == ErrorKind::kNotFound;
-}
-
-// An id may hold whatever a problem's id holds, slashes among it.
-std::string lease_path(const std::string& lease_id, const char* what) {
-  return fmt::format("/v2/leases/{}/{}", net::percent_encode(lease_id), what);
 }
 
 }  // namespace
@@ -126,7 +122,7 @@ Lease Buffer::lease(LeaseRequest request, double round_s, const std::function<vo
 
 GroupProgress Buffer::progress(const std::string& group_prefix) const {
   return group_progress_from_json(
-      role_.ask({.method = "GET", .path = "/v2/progress?groups=" + net::percent_encode(group_prefix)}));
+      role_.ask({.method = "GET", .path = "/v2/progress?groups=" + percent_encode(group_prefix)}));
 }
 
 int64_t Buffer::trajectories() const {

@@ -33,13 +33,6 @@ size_t backticks_of(std::string_view line) {
   return count >= 3 ? count : 0;
 }
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
-
 std::vector<Block> blocks_of(std::string_view text) {
   std::vector<Block> blocks;
   size_t opening = 0;  // backticks of the open fence, 0 outside a block
@@ -52,7 +45,7 @@ std::vector<Block> blocks_of(std::string_view text) {
       opening = ticks;
       code_begin = line.end;
       const std::string_view info = trimmed(bare.substr(ticks));
-      blocks.push_back({lower(info.substr(0, info.find_first_of(" \t{"))), {}, false});
+      blocks.push_back({lowered(info.substr(0, info.find_first_of(" \t{"))), {}, false});
     } else if (opening > 0 && ticks >= opening && ticks == bare.size()) {
       blocks.back().code = text.substr(code_begin, line.begin - code_begin);
       blocks.back().closed = true;

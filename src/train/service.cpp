@@ -6,6 +6,7 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "contract/lease.h"
 #include "kernels/device.h"
 #include "net/wire.h"
 
@@ -190,7 +191,7 @@ std::optional<DeviceLock::Hold> TrainerService::share_device() {
 
 // Our buffer answers in binary; one that has only the JSON form is understood too.
 SequenceBatch TrainerService::fetch_lease(const StepRequest& request) {
-  const std::string url = request.buffer + "/v2/leases/" + net::percent_encode(request.lease_id);
+  const std::string url = request.buffer + lease_path(request.lease_id);
   net::ClientOptions options = client_options(options_);
   options.headers["accept"] = fmt::format("{}, application/json;q=0.5", kSequencesContentType);
   const net::Response reply = buffer_client_.request("GET", url, "", "", &options).value();
@@ -291,7 +292,7 @@ void TrainerService::commit_leases() {
   if (buffer_.empty()) return;  // the next step says where it is
   for (TrainedLease& lease : leases_) {
     if (lease.committed || lease.step > checkpoint_step_) continue;
-    const std::string url = buffer_ + "/v2/leases/" + net::percent_encode(lease.lease_id) + "/commit";
+    const std::string url = buffer_ + lease_path(lease.lease_id, "commit");
     const auto reply = buffer_client_.post_json(url, {{"step", lease.step}});
     lease.committed = reply.ok();
     if (!reply.ok()) {

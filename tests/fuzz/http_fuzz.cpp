@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "net/http.h"
 #include "net/wire.h"
 

@@ -437,6 +437,20 @@ TEST_F(PrefillAttention, RaggedSequences) {
   compare({32, 8, 128}, {0}, {2500});
 }
 
+// More than the 2,048 of a launch, the last one's among them: 2 * 2,048 + 1.
+TEST_F(PrefillAttention, AnyNumberOfSequences) {
+  for (const int32_t sequences : {2048, 2049, 4097}) {
+    std::vector<int32_t> before, counts;
+    for (int32_t s = 0; s < sequences; ++s) {
+      before.push_back(s % 7 == 0 ? 40 : 0);
+      counts.push_back(s % 5);  // and 0, which has no row
+    }
+    counts.front() = counts.back() = 150;
+    compare({14, 2, 64}, before, counts);
+    compare({4, 2, 128}, before, counts);
+  }
+}
+
 // The pages of two sequences of an FP8 cache, each into the place that it is given: exactly what they stand for.
 TEST_F(DecodeAttention, WidenedPagesAreWhatFp8StandsFor) {
   for (const Heads& h : {Heads{32, 8, 128}, Heads{14, 2, 64}}) {

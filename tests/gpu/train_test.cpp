@@ -84,6 +84,22 @@ double relative(const at::Tensor& found, const at::Tensor& expected) {
   return ((found - expected).norm() / expected.norm()).item<double>();
 }
 
+// As near to fp32 as autograd in bfloat16 is, tensor by tensor.
+void expect_autograds(const char* what, const model::ModelConfig& shape, const TrainConfig& config,
+                      const std::vector<TrainSequence>& all, at::Device device) {
+  const bool entropy = config.loss.entropy_coef > 0;
+  const Ran own = run_own(shape, config, all, device, entropy);
+  const Ran exact = run_autograd(shape, config, all, at::kFloat, at::kCPU, entropy);
+  const Ran rounded = run_autograd(shape, config, all, at::kBFloat16, device, entropy);
+  EXPECT_LT((own.scores.log_probs - exact.scores.log_probs).abs().mean().item<double>(), 0.01) << what;
+  EXPECT_LT((own.scores.entropy - exact.scores.entropy).abs().mean().item<double>(), 0.01) << what;
+  for (size_t i = 0; i < own.gradients.size(); ++i) {
+    const double error = relative(own.gradients[i].second, exact.gradients[i].second),
+                 of_autograd = relative(rounded.gradients[i].second, exact.gradients[i].second);
+    EXPECT_LT(error, 1.2 * of_autograd + 2e-3) << what << " " << own.gradients[i].first;
+  }
+}
+
 struct Case {
   const char* name;
   model::Family family;
@@ -93,7 +109,6 @@ struct Case {
   bool entropy;
 };
 
-// As near to fp32 as autograd in bfloat16 is, tensor by tensor.
 TEST_F(TrainOnGpu, GradientsAreAutograds) {
   for (const Case& c : {Case{"qwen3", model::Family::kQwen3, 128, false, 1.0, false},
                         Case{"qwen3 tied, cold, entropy", model::Family::kQwen3, 64, true, 0.7, true},
@@ -104,18 +119,17 @@ TEST_F(TrainOnGpu, GradientsAreAutograds) {
     TrainConfig config = sample_train_config();
     config.lm_head_chunk = 100;
     config.loss.entropy_coef = c.entropy ? 1 : 0;
-    const auto all = sequences(7, c.temperature);
-    const Ran own = run_own(shape, config, all, device(), c.entropy);
-    const Ran exact = run_autograd(shape, config, all, at::kFloat, at::kCPU, c.entropy);
-    const Ran rounded = run_autograd(shape, config, all, at::kBFloat16, device(), c.entropy);
-    EXPECT_LT((own.scores.log_probs - exact.scores.log_probs).abs().mean().item<double>(), 0.01) << c.name;
-    EXPECT_LT((own.scores.entropy - exact.scores.entropy).abs().mean().item<double>(), 0.01) << c.name;
-    for (size_t i = 0; i < own.gradients.size(); ++i) {
-      const double error = relative(own.gradients[i].second, exact.gradients[i].second),
-                   of_autograd = relative(rounded.gradients[i].second, exact.gradients[i].second);
-      EXPECT_LT(error, 1.2 * of_autograd + 2e-3) << c.name << " " << own.gradients[i].first;
-    }
+    expect_autograds(c.name, shape, config, sequences(7, c.temperature), device());
   }
+}
+
+// More than attention takes in one launch.
+TEST_F(TrainOnGpu, GradientsOfThousandsOfSequencesAreAutograds) {
+  model::ModelConfig shape = small_config(model::Family::kQwen3);
+  shape.head_dim = 64;
+  TrainConfig config = sample_train_config();
+  config.lm_head_chunk = 1000;
+  expect_autograds("2,100 sequences", shape, config, sequences(2100, 1.0, 2, 6), device());
 }
 
 // Samples of prompts whose shared tokens end in the middle of a block of keys, and of a page; one of no group.

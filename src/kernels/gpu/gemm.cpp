@@ -234,24 +234,69 @@ int run(Gemm& g, const GemmArgs& a, Plan& p, const Way& way, Stream stream) {
   return swiglu(static_cast<Bf16*>(a.y), a.swiglu_scratch, a.m, a.n / 2, stream);
 }
 
-// Median time of a product whose operands are not in the cache: `flush` is overwritten before every run of all `count`.
-int time_runs(Gemm& g, const GemmArgs* a, int count, Plan& p, const Way& way, void* flush, size_t flush_bytes,
-              Event begin, Event end, Stream stream, float* microseconds) {
+// What products are timed with.
+struct Stopwatch {
+  void* flush = nullptr;  // overwritten before every run, so that no operand is in the cache
+  size_t flush_bytes = 0;
+  Event begin = nullptr, end = nullptr;
+  Stopwatch() = default;
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+  ~Stopwatch() {
+    if (begin != nullptr) cudaEventDestroy(begin);
+    if (end != nullptr) cudaEventDestroy(end);
+    if (flush != nullptr) cudaFree(flush);
+  }
+  int open() {
+    int device = 0, l2 = 0;
+    int error = check(cudaGetDevice(&device), "gemm_tune");
+    if (error == 0) error = check(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, device), "gemm_tune");
+    flush_bytes = 2 * static_cast<size_t>(l2);
+    if (error == 0) error = check(cudaMalloc(&flush, flush_bytes), "gemm_tune");
+    if (error == 0) error = check(cudaEventCreate(&begin), "gemm_tune");
+    if (error == 0) error = check(cudaEventCreate(&end), "gemm_tune");
+    return error;
+  }
+};
+
+// Median time of a run of all `count`.
+int time_runs(Gemm& g, const GemmArgs* a, int count, Plan& p, const Way& way, const Stopwatch& watch, Stream stream,
+              float* microseconds) {
   std::array<float, kTimedRuns> times;
   for (int run_index = -1; run_index < kTimedRuns; ++run_index) {  // the first one loads the kernel
-    int error = check(cudaMemsetAsync(flush, 0, flush_bytes, stream), "gemm_tune");
-    if (error == 0) error = check(cudaEventRecord(begin, stream), "gemm_tune");
+    int error = check(cudaMemsetAsync(watch.flush, 0, watch.flush_bytes, stream), "gemm_tune");
+    if (error == 0) error = check(cudaEventRecord(watch.begin, stream), "gemm_tune");
     for (int i = 0; i < count && error == 0; ++i) error = run(g, a[i], p, way, stream);
-    if (error == 0) error = check(cudaEventRecord(end, stream), "gemm_tune");
-    if (error == 0) error = check(cudaEventSynchronize(end), "gemm_tune");
+    if (error == 0) error = check(cudaEventRecord(watch.end, stream), "gemm_tune");
+    if (error == 0) error = check(cudaEventSynchronize(watch.end), "gemm_tune");
     float milliseconds = 0;
-    if (error == 0) error = check(cudaEventElapsedTime(&milliseconds, begin, end), "gemm_tune");
+    if (error == 0) error = check(cudaEventElapsedTime(&milliseconds, watch.begin, watch.end), "gemm_tune");
     if (error != 0) return error;
     if (run_index >= 0) times[static_cast<size_t>(run_index)] = milliseconds * 1e3f / static_cast<float>(count);
   }
   std::nth_element(times.begin(), times.begin() + kTimedRuns / 2, times.end());
   *microseconds = times[kTimedRuns / 2];
   return 0;
+}
+
+// The fastest way becomes the plan's.
+int choose_way(Gemm& g, const GemmArgs* a, int count, Plan& p, const Stopwatch& watch, Stream stream,
+               float* microseconds) {
+  bool found = false;
+  for (const Way& way : ways_of(p, *a)) {
+    float taken = 0;
+    const int error = time_runs(g, a, count, p, way, watch, stream, &taken);
+    if (error == kBlasFailed) continue;  // a proposal that this device refuses is no candidate
+    if (error != 0) return error;
+    if (!found || taken < *microseconds) {
+      *microseconds = taken;
+      p.way = way;
+    }
+    found = true;
+  }
+  if (found) return 0;
+  return set_error(kBlasFailed, "gemm_tune: no algorithm runs for %ld x %ld x %ld", static_cast<long>(a->m),
+                   static_cast<long>(a->n), static_cast<long>(a->k));
 }
 
 }  // namespace
@@ -281,41 +326,12 @@ int gemm_tune(Gemm* g, const GemmArgs* a, int count, Stream stream) {
   Plan* p = nullptr;
   if (const int error = plan_for(*g, *a, &p)) return error;
   if (p->tuned || a->m == 0) return 0;
-  int device = 0, l2 = 0;
-  if (const int error = check(cudaGetDevice(&device), "gemm_tune")) return error;
-  if (const int error = check(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, device), "gemm_tune")) return error;
-  void* flush = nullptr;
-  const size_t flush_bytes = 2 * static_cast<size_t>(l2);
-  cudaEvent_t begin = nullptr, end = nullptr;
-  int error = check(cudaMalloc(&flush, flush_bytes), "gemm_tune");
-  if (error == kOutOfMemory) return 0;  // no room to tune: the first proposal stays
-  if (error == 0) error = check(cudaEventCreate(&begin), "gemm_tune");
-  if (error == 0) error = check(cudaEventCreate(&end), "gemm_tune");
-
+  Stopwatch watch;
+  if (const int error = watch.open()) return error == kOutOfMemory ? 0 : error;  // no room: the first proposal stays
   float best = 0;
-  bool found = false;
-  for (const Way& way : ways_of(*p, *a)) {
-    float microseconds = 0;
-    error = time_runs(*g, a, count, *p, way, flush, flush_bytes, begin, end, stream, &microseconds);
-    if (error == kBlasFailed) {  // a proposal that this device refuses is no candidate
-      error = 0;
-      continue;
-    }
-    if (error != 0) break;
-    if (!found || microseconds < best) {
-      best = microseconds;
-      p->way = way;
-    }
-    found = true;
-  }
-  if (error == 0 && !found)
-    error = set_error(kBlasFailed, "gemm_tune: no algorithm runs for %ld x %ld x %ld", static_cast<long>(a->m),
-                      static_cast<long>(a->n), static_cast<long>(a->k));
+  const int error = choose_way(*g, a, count, *p, watch, stream, &best);
   p->tuned = error == 0;
   p->text = described(*p, best);
-  if (begin != nullptr) cudaEventDestroy(begin);
-  if (end != nullptr) cudaEventDestroy(end);
-  if (flush != nullptr) cudaFree(flush);
   return error;
 }
 

@@ -217,13 +217,14 @@ int prefill_attention(const PrefillAttentionArgs* a, Stream stream) {
              static_cast<long>(a->head_dim));
   TF_REQUIRE(a->kv_heads > 0 && a->heads % a->kv_heads == 0, "prefill_attention: %ld heads over %ld kv heads",
              static_cast<long>(a->heads), static_cast<long>(a->kv_heads));
-  TF_REQUIRE(a->sequences <= 65535, "prefill_attention: %ld sequences (at most 65535)",
-             static_cast<long>(a->sequences));
   TF_REQUIRE(a->cache.scales == nullptr, "prefill_attention: a bf16 cache, from widen_cache() where it is FP8");
   if (a->sequences == 0 || a->longest_query == 0) return 0;
   if (prefill_attention_hopper_can(*a)) return prefill_attention_hopper(*a, stream);
-  TF_REQUIRE(a->statistics == nullptr, "prefill_attention: statistics are for Hopper and at most 2048 sequences");
-  TF_REQUIRE(!a->full, "prefill_attention: all keys for each query is for Hopper and at most 2048 sequences");
+  TF_REQUIRE(a->statistics == nullptr && !a->full,
+             "prefill_attention: statistics, and all keys for each query, are for Hopper and at most 128 heads a kv "
+             "head");
+  TF_REQUIRE(a->sequences <= 65535, "prefill_attention: %ld sequences (at most 65535)",
+             static_cast<long>(a->sequences));
   return a->head_dim == 64 ? run<64>(*a, stream) : run<128>(*a, stream);
 }
 

@@ -6,6 +6,7 @@
 //
 // A row is a query head of a token: all heads that share a kv head stand in one tile. Long tiles of a sequence come
 // first.
+#include <algorithm>
 #include <cfloat>
 
 #include "kernels/gpu/hopper.cuh"
@@ -16,8 +17,8 @@ namespace {
 
 constexpr int kConsumers = 2, kThreads = (1 + kConsumers) * kWarpgroup;
 constexpr int kRows = kConsumers * 64, kKeys = 128, kTilePages = kKeys / kPage, kStages = 2;
-constexpr int kRowBytes = 128;  // 64 elements: what one column of boxes in shared memory is wide
-constexpr int kMostSequences = 2048;
+constexpr int kRowBytes = 128;        // 64 elements: what one column of boxes in shared memory is wide
+constexpr int kMostSequences = 2048;  // of a launch: the table of their tiles is in shared memory
 
 // What one block computes next, told by the warp that fetches. `row`: of q and out, of its first token, which sees the
 // keys up to `position`, and each further one one key more, at most all `keys`. No tiles: nothing is left.
@@ -438,6 +439,15 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
+PrefillAttentionArgs part_of(const PrefillAttentionArgs& whole, int64_t begin) {
+  PrefillAttentionArgs part = whole;
+  part.sequences = std::min<int64_t>(whole.sequences - begin, kMostSequences);
+  part.query_starts += begin;  // rows of the whole, as are those of q, out and statistics
+  part.lengths += begin;
+  part.block_tables += begin * whole.table_width;
+  return part;
+}
+
 template <int kHeadDim>
 int run(const PrefillAttentionArgs& a, Stream stream) {
   const auto kernel = prefill_attention_hopper_kernel<kHeadDim>;
@@ -458,14 +468,18 @@ int run(const PrefillAttentionArgs& a, Stream stream) {
   if (const int error = tensor_map(&maps.values, a.cache.values, {64, {kCacheRows, kHeadDim}, {kHeadDim / 64, 64}},
                                    {64, kPage, kHeadDim / 64}))
     return error;
-  return launch("prefill_attention", kernel, dim3(static_cast<unsigned>(multiprocessors())), kThreads, kBytes, stream,
-                a, maps, a.scale * 1.4426950408889634f);
+  const dim3 grid(static_cast<unsigned>(multiprocessors()));
+  int error = 0;
+  for (int64_t begin = 0; begin < a.sequences && error == 0; begin += kMostSequences)
+    error = launch("prefill_attention", kernel, grid, kThreads, kBytes, stream, part_of(a, begin), maps,
+                   a.scale * 1.4426950408889634f);
+  return error;
 }
 
 }  // namespace
 
 bool prefill_attention_hopper_can(const PrefillAttentionArgs& a) {
-  return compute_major() == 9 && a.sequences <= kMostSequences && a.heads / a.kv_heads <= kRows;
+  return compute_major() == 9 && a.heads / a.kv_heads <= kRows;
 }
 
 int prefill_attention_hopper(const PrefillAttentionArgs& a, Stream stream) {

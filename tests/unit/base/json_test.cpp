@@ -29,6 +29,19 @@ std::string nested(int levels, const std::string& core = "") {
   return std::string(static_cast<size_t>(levels), '[') + core + std::string(static_cast<size_t>(levels), ']');
 }
 
+TEST(ParseJson, ANumberThatNoDoubleHoldsIsRefused) {
+  EXPECT_TRUE(parse_json_or_discard("[1e999]").is_discarded());
+  for (const bool ordered : {false, true}) {
+    try {
+      ordered ? (void)parse_ordered_json("[1e999]", "POST /x") : (void)parse_json("[1e999]", "POST /x");
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      EXPECT_STREQ(error.what(), "POST /x: the JSON has a number that no double holds");
+    }
+  }
+}
+
 TEST(ParseJson, DepthIsBounded) {
   EXPECT_FALSE(parse_json_or_discard(nested(kMaxJsonDepth)).is_discarded());
   EXPECT_TRUE(parse_json_or_discard(nested(kMaxJsonDepth + 1)).is_discarded());

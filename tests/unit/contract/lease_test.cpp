@@ -36,6 +36,11 @@ Trajectory trajectory(const std::string& id, std::vector<Turn> turns) {
   return result;
 }
 
+TEST(LeasePath, OfAnyIdIsThatOfOneLease) {
+  EXPECT_EQ(lease_path("rl-step-2"), "/v2/leases/rl-step-2");
+  EXPECT_EQ(lease_path("bench-level1/19 ReLU?", "commit"), "/v2/leases/bench-level1%2F19%20ReLU%3F/commit");
+}
+
 TEST(RolloutFigures, CountTrajectoriesByTheirTurns) {
   RolloutFigures figures;
   figures.add(trajectory("a", {turn(false, false), turn(true, true)}));

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <limits>
 
 #include "base/error.h"
 #include "kernels/ggml_types.h"
@@ -287,6 +288,38 @@ TEST_F(GgufModel, FaultsNameFileTensorExpectedAndFound) {
   EXPECT_THAT(loading(write(
                   model, [](auto&, auto&, auto&) { return false; }, "rope.scaling.type")),
               HasSubstr("rope scaling 'yarn' is not supported"));
+}
+
+TEST(GgufConfig, SizesThatNoModelHasAreRefusedByTheirKeys) {
+  const TemporaryFolder folder("tritonforge-test");
+  const std::vector<std::string> keys{"embedding_length", "feed_forward_length", "block_count", "attention.head_count",
+                                      "context_length"};
+  const auto with = [&](const std::string& changed, uint32_t value, float epsilon = 1e-6f) {
+    GgufWriter out;
+    out.text("general.architecture", "qwen3");
+    for (const std::string& key : keys) out.integer("qwen3." + key, key == changed ? value : 32);
+    out.integer("qwen3.attention.key_length", 16);
+    out.number("qwen3.attention.layer_norm_rms_epsilon", epsilon);
+    out.tensor("token_embd.weight", {40, 32}, 0, "");
+    out.write(folder.path() / "m.gguf");
+    try {
+      model_config_from_gguf(GgufFile(folder.path() / "m.gguf"));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(with("", 0), "no error");
+  for (const std::string& key : keys) {
+    for (const uint32_t value : {uint32_t{0}, uint32_t{1} << 31, ~uint32_t{0}}) {
+      EXPECT_THAT(with(key, value), HasSubstr(fmt::format("m.gguf: metadata 'qwen3.{}' must be between 1 and 2^30, "
+                                                          "found {}",
+                                                          key, value)));
+    }
+  }
+  EXPECT_THAT(with("block_count", 5000), HasSubstr("m.gguf: model config: num_hidden_layers must be at most 4096"));
+  EXPECT_THAT(with("", 0, std::numeric_limits<float>::infinity()),
+              HasSubstr("m.gguf: model config: rms_norm_eps must be positive and finite, found inf"));
 }
 
 TEST(GgmlTypes, AThreadedRunIsTheBlocksOneByOne) {

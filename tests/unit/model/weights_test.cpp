@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <limits>
 
 #include "base/json.h"
 #include "model/tensor_parallel.h"
@@ -18,6 +19,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using testing_models::small_config;
 using testing_models::small_model;
 
@@ -245,7 +247,54 @@ TEST_F(ModelFolder, GenerationConfigAddsEndTokens) {
   write_file_atomic(folder() / "generation_config.json", R"({"eos_token_id": [5, 3]})");
   EXPECT_EQ(read_model_config(folder()).eos_token_ids, (std::vector<int64_t>{3, 5}));
   write_file_atomic(folder() / "generation_config.json", R"({"eos_token_id": 40})");
-  EXPECT_THAT(failure([&] { read_model_config(folder()); }), HasSubstr("eos_token_id 40 is outside the vocabulary"));
+  EXPECT_THAT(failure([&] { read_model_config(folder()); }),
+              HasSubstr("generation_config.json: model config: eos_token_id 40 is outside the vocabulary"));
+  write_file_atomic(folder() / "generation_config.json", R"({"eos_token_id": [5, 1.5]})");
+  EXPECT_THAT(failure([&] { read_model_config(folder()); }),
+              HasSubstr("generation_config.json: field 'eos_token_id' must be an integer of 64 bits, found 1.5"));
+}
+
+// Before memory is taken for it: the machine has none for a table of 4 TB.
+TEST_F(ModelFolder, AConfigOfAnotherSizeThanTheWeightsIsRefusedByTheTensorsName) {
+  ModelConfig config = small_config(Family::kQwen3);
+  save_model(small_model(config), folder());
+  config.vocab_size = int64_t{1} << 30;
+  config.hidden_size = 1024;
+  write_file_atomic(folder() / "config.json", to_json(config).dump());
+  EXPECT_THAT(failure([&] { load_model(folder(), at::kFloat, at::kCPU); }),
+              AllOf(HasSubstr("corrupt: "), HasSubstr("model.safetensors: tensor 'model.embed_tokens.weight': expected "
+                                                      "shape [1073741824, 1024]")));
+}
+
+TEST(Config, SizesWhoseProductsNoModelHasAreRefusedByName) {
+  const auto with = [](const std::vector<std::pair<const char*, Json>>& changes) {
+    Json json = to_json(small_config(Family::kQwen3));
+    for (const auto& [key, value] : changes) json[key] = value;
+    return failure([&] {
+      const ModelConfig config = model_config_from_json(json, "x/config.json");
+      EXPECT_GT(config.matrix_elements(), 0);
+      EXPECT_GE(config.parameter_count(), config.matrix_elements());
+    });
+  };
+  const int64_t large = int64_t{1} << 30;
+  EXPECT_EQ(with({{"hidden_size", 1 << 20}, {"vocab_size", 1 << 20}}), "no error");
+  for (const char* key : {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                          "num_key_value_heads", "head_dim", "vocab_size", "max_position_embeddings"}) {
+    for (const int64_t size : {2 * large, int64_t{-1}, int64_t{0}, std::numeric_limits<int64_t>::min()})
+      EXPECT_THAT(with({{key, size}}), AllOf(StartsWith("corrupt: x/config.json: "), HasSubstr(key))) << size;
+    EXPECT_THAT(with({{key, uint64_t{1} << 63}}), HasSubstr("must be an integer of 64 bits, found 9223372036854775808"))
+        << key;
+  }
+  const std::vector<std::vector<std::pair<const char*, Json>>> products{
+      {{"hidden_size", large}, {"vocab_size", large}},
+      {{"hidden_size", large}, {"intermediate_size", large}},
+      {{"hidden_size", large}, {"num_attention_heads", large / 8}, {"num_key_value_heads", large / 8}},
+      {{"hidden_size", large}, {"intermediate_size", large / 4096}, {"num_hidden_layers", 4096}}};
+  for (const auto& changes : products) {
+    EXPECT_THAT(with(changes), AllOf(StartsWith("corrupt: x/config.json: model config: hidden_size 1073741824, "),
+                                     HasSubstr("parameters, more than 2^48")));
+  }
+  EXPECT_THAT(with({{"eos_token_id", {1, 1e300}}}), HasSubstr("'eos_token_id' must be an integer"));
 }
 
 TEST(Config, WhatIsNotImplementedIsRefusedByName) {

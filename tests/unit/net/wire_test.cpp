@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/text.h"
+
 namespace tritonforge::net {
 namespace {
 
@@ -32,12 +34,9 @@ TEST(Wire, AReplyBecomesItsErrorWithItsRetryAfter) {
     EXPECT_EQ(retry_after_of({503, "", "", {{"retry-after", odd}}}), 0) << odd;
 }
 
-TEST(Wire, AnyBytesAreOneSegmentOfAPathAndComeBack) {
-  EXPECT_EQ(percent_encode("lease-bench-rl-l1_19.a~"), "lease-bench-rl-l1_19.a~");
-  EXPECT_EQ(percent_encode("a/b c%d?#+é"), "a%2Fb%20c%25d%3F%23%2B%C3%A9");
+TEST(Wire, AnyBytesAreOneValueOfAQueryAndComeBack) {
   std::string every;
   for (int c = 0; c < 256; ++c) every += static_cast<char>(c);
-  EXPECT_EQ(percent_decode(percent_encode(every), false), every);
   EXPECT_EQ(parse_query("groups=" + percent_encode(every)).at("groups"), every);
 }
 
