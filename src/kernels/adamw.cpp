@@ -1,6 +1,8 @@
 #include "kernels/adamw.h"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "kernels/fused_rows.h"
 #include "kernels/parallel.h"
@@ -23,6 +25,18 @@ void adamw(const gpu::AdamwArgs& args) {
       from = until;
     }
   });
+}
+
+double gradient_squares(const float* gradients, int64_t count) {
+  constexpr int64_t kBlock = kAdamwGrain;
+  std::vector<double> sums(static_cast<size_t>((count + kBlock - 1) / kBlock));
+  over_threads(std::ssize(sums), 1, [&](int64_t from, int64_t to) {
+    for (int64_t block = from; block < to; ++block) {
+      const int64_t begin = block * kBlock;
+      sums[static_cast<size_t>(block)] = sum_of_squares(gradients + begin, std::min(kBlock, count - begin));
+    }
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 }  // namespace tritonforge::kernels

@@ -9,4 +9,8 @@ constexpr int64_t kAdamwGrain = int64_t{16} << 10;  // weights that are worth a 
 // As the GPU's, of pointers into the host's memory. weights may be null: the masters are the weights.
 void adamw(const gpu::AdamwArgs& args);
 
+// Of all of them, in double: a sum in fp32 depends on how it is divided by as much as gradients of ranks differ from
+// those of one process. The same bits with any number of threads.
+double gradient_squares(const float* gradients, int64_t count);
+
 }  // namespace tritonforge::kernels

@@ -65,15 +65,16 @@ TF_INLINE float exponential(float x) {
 // x / (1 + exp(-x)) needs no clamp of its own: exp is clamped where the sigmoid is 0 or 1 in fp32 anyway.
 TF_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 
-// sum of term(i) over [0, n)
+// sum of term(i) over [0, n), in the type of the terms
 template <typename Term>
-TF_INLINE float sum_of(int64_t n, Term term) {
-  float lanes[kLanes] = {};
+TF_INLINE auto sum_of(int64_t n, Term term) {
+  using Sum = decltype(term(int64_t{0}));
+  Sum lanes[kLanes] = {};
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     for (int64_t j = 0; j < kLanes; ++j) lanes[j] += term(i + j);
   }
-  float sum = 0;
+  Sum sum = 0;
   for (; i < n; ++i) sum += term(i);
   for (int64_t width = kLanes / 2; width > 0; width /= 2) {
     for (int64_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
@@ -191,6 +192,12 @@ TF_CLONES void dot_rows(const float* x, const float* y, float* sums, int64_t row
     sums[row] = sum_of(
         n, [=](int64_t i) __attribute__((always_inline)) { return x[row * stride + i] * y[row * stride + i]; });
   }
+}
+
+TF_CLONES double sum_of_squares(const float* x, int64_t n) {
+  return sum_of(n, [x](int64_t i) __attribute__((always_inline)) {
+    return static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  });
 }
 
 TF_FMA_CLONES void adamw_row(const gpu::AdamwFactors& factors, float keep, const float* gradients, float* first,

@@ -37,6 +37,8 @@ void scale_rows(float* x, const float* factors, int64_t rows, int64_t n, int64_t
 // sums[r] of x times y over each row.
 void dot_rows(const float* x, const float* y, float* sums, int64_t rows, int64_t n, int64_t stride);
 
+double sum_of_squares(const float* x, int64_t n);
+
 // AdamW of n weights of one tensor. weights: the masters in bfloat16; null: not wanted.
 void adamw_row(const gpu::AdamwFactors& factors, float keep, const float* gradients, float* first, float* second,
                float* masters, uint16_t* weights, int64_t n);

@@ -71,6 +71,9 @@ World::World(const ParallelDims& dims, const WorldOptions& options, at::Device d
     const std::string stages = fmt::format("pp.tp{}.cp{}.dp{}", at_.tp, at_.cp, at_.dp);
     onward_ = group(stages + ".onward", at_.pp, dims.pp, 1);
     back_ = group(stages + ".back", at_.pp, dims.pp, 1);
+    // Who is refused something right behind its joining would close connections that others are still waiting for.
+    if (meeting_->add("joined", 1) == size()) meeting_->put("all-joined", "1");
+    meeting_->get("all-joined", Deadline::after(dims.timeout_s));
   } catch (const std::exception& error) {
     report(fmt::format("joining: {}", error.what()));
     end_watch();

@@ -162,13 +162,14 @@ AdamwArgs FlatAdamW::arguments(double learning_rate) const {
 }
 
 void FlatAdamW::decide_on_cpu(const AdamwArgs& args) {
-  std::vector<at::Tensor> all;
+  const at::Tensor squares = at::zeros({}, at::kDouble);
   for (const Piece& piece : pieces_) {
-    if (!piece.replica) all.push_back(gradients_.sums.arena().narrow(0, piece.place, piece.count));
+    if (piece.replica) continue;
+    const void* gradients = element(gradients_.sums.arena(), piece.place);
+    squares.add_(kernels::gradient_squares(static_cast<const float*>(gradients), piece.count));
   }
-  at::Tensor squares = TF_FIELD(squares);
-  squares.copy_(all.empty() ? at::zeros({}) : at::stack(at::_foreach_norm(all, 2)).square().sum());
   sharding_.sum(squares, "gradient norm");
+  args.state->squares = squares.to(at::kFloat).item<float>();
   tritonforge::gpu::decide(*args.state, args);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "kernels/gpu/adamw_math.h"
+#include "kernels/parallel.h"
 
 namespace tritonforge::kernels {
 namespace {
@@ -80,6 +81,23 @@ TEST(Adamw, IsItsFormulaInDouble) {
   for (size_t i = 0; i < masters.size(); ++i) {
     ASSERT_NEAR(arena.masters[i], masters[i], 1e-6) << i;
     ASSERT_NEAR(widened(arena.weights[i]), arena.masters[i], std::fabs(arena.masters[i]) / 256) << i;
+  }
+}
+
+// Of gradients of which no sum in fp32 is right: each of the small ones is below the last bit of the large one.
+TEST(Adamw, SquaresAreSummedInDoubleInOneOrder) {
+  std::vector<float> gradients(1'000'003, 1e-3f);
+  gradients[500'000] = 1000;
+  gradients.back() = 0.5f;
+  long double exact = 0;
+  for (const float value : gradients) exact += static_cast<long double>(value) * value;
+  const auto expected = static_cast<double>(exact);
+  const double found = gradient_squares(gradients.data(), std::ssize(gradients));
+  EXPECT_NEAR(found, expected, 1e-12 * expected);
+  EXPECT_EQ(gradient_squares(gradients.data(), 0), 0);
+  for (const int64_t threads : {1, 2, 3, 8}) {
+    const ThreadPool pool(threads);
+    EXPECT_EQ(gradient_squares(gradients.data(), std::ssize(gradients)), found) << threads << " threads";
   }
 }
 

@@ -172,6 +172,12 @@ TEST(World, EveryRankKnowsHowManyShareItsMachine) {
   run_ranks(data_parallel(3), [](World& world) { EXPECT_EQ(world.ranks_here(), 3); });
 }
 
+// Who was first to have its groups closed them while others were still being connected: one of some 50 such jobs
+// failed.
+TEST(World, WhoLeavesAtOnceDisturbsNobodysJoining) {
+  for (int round = 0; round < 12; ++round) run_ranks({.tp = 2, .pp = 4}, [](World&) {});
+}
+
 TEST(World, EveryRankHearsEveryCommandInOrder) {
   run_ranks(data_parallel(3), [](World& world) {
     for (int i = 0; i < 20; ++i) {
