@@ -168,8 +168,7 @@ TEST(AtenWork, ViewsAreFreeAndCopiesAreApart) {
 }
 
 // A plan of one call whose tensors have these shapes, the last one being its result.
-Work work_of(const std::string& name, const std::vector<std::vector<int64_t>>& shapes, const Json& more = Json::array(),
-             const std::set<std::string>& familiar = {}) {
+Json plan_of(const std::string& name, const std::vector<std::vector<int64_t>>& shapes, const Json& more) {
   Json values = Json::array(), args = Json::array();
   for (const auto& shape : shapes) {
     values.push_back({{"dtype", "float32"}, {"shape", shape}, {"stride", shape}});
@@ -178,15 +177,18 @@ Work work_of(const std::string& name, const std::vector<std::vector<int64_t>>& s
     args.push_back({{"t", args.size()}});
   }
   for (const auto& argument : more) args.push_back(argument);
-  return aten_work(parse_plan({{"values", values},
-                               {"kernels", Json::array()},
-                               {"steps", {call(name, args, static_cast<int>(shapes.size()) - 1)}},
-                               {"outputs", {{"tensor", 0}}},
-                               {"inputs", shapes.size() - 1},
-                               {"texts", Json::array()},
-                               {"constants", Json::array()}},
-                              {}),
-                   {.work = {}, .calls = familiar, .products = {}});
+  return {{"values", values},
+          {"kernels", Json::array()},
+          {"steps", {call(name, args, static_cast<int>(shapes.size()) - 1)}},
+          {"outputs", {{"tensor", 0}}},
+          {"inputs", shapes.size() - 1},
+          {"texts", Json::array()},
+          {"constants", Json::array()}};
+}
+
+Work work_of(const std::string& name, const std::vector<std::vector<int64_t>>& shapes, const Json& more = Json::array(),
+             const std::set<std::string>& familiar = {}) {
+  return aten_work(parse_plan(plan_of(name, shapes, more), {}), {.work = {}, .calls = familiar, .products = {}});
 }
 
 TEST(AtenWork, OfATransposedConvolutionEachInputGoesToAFiltersResults) {
@@ -243,24 +245,10 @@ TEST(AtenWork, WhatACallGoesOverWithoutWritingItCounts) {
                    2 * 8 * 16 * 32 / 20.0 + bytes + 4 * 8 * 16);
 }
 
-// A reference's call that no plan may have. Its tensors have these shapes, the last one being its result.
+// A reference's call that no plan may have.
 ReferenceWork reference_of_unlisted(const std::string& name, const std::vector<std::vector<int64_t>>& shapes,
                                     const Json& more) {
-  Json values = Json::array(), args = Json::array();
-  for (const auto& shape : shapes) {
-    values.push_back({{"dtype", "float32"}, {"shape", shape}, {"stride", shape}});
-    if (args.size() + 1 == shapes.size()) continue;
-    values.back()["input"] = args.size();
-    args.push_back({{"t", args.size()}});
-  }
-  for (const auto& argument : more) args.push_back(argument);
-  const Json forward = {{"values", values},
-                        {"kernels", Json::array()},
-                        {"steps", {call(name, args, static_cast<int>(shapes.size()) - 1)}},
-                        {"outputs", {{"v", nullptr}}},
-                        {"inputs", shapes.size() - 1},
-                        {"texts", Json::array()},
-                        {"constants", Json::array()}};
+  const Json forward = plan_of(name, shapes, more);
   EXPECT_THROW(parse_plan(forward, {}), Error);
   return reference_work(parse_calls(forward));
 }
