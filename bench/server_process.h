@@ -15,15 +15,13 @@ namespace tritonforge {
 class ServerProcess {
  public:
   // With `arguments` and the port behind them; `gpu` (an index or a UUID) is the one that it sees, empty: all that this
-  // process sees. Returns once it answers.
+  // process sees. It ends with the thread that starts it, and the first post waits until it answers.
   ServerProcess(std::vector<std::string> arguments, const std::string& gpu)
-      : port_(free_port()), child_({.argv = command(std::move(arguments), port_), .env = environment(gpu)}) {
-    net::retry<net::Response>(
-        "the other process", Deadline::after(300), [&] { return client_.get(url("/health")); },
-        {.again = [&](const Error&) { return !child_.poll().has_value(); }, .backoff = {.max_s = 0.5}})
-        .value();
+      : port_(free_port()), child_({.argv = command(std::move(arguments), port_), .env = environment(gpu)}) {}
+  Result<Json> post(const char* path, const Json& body = Json::object()) {
+    if (!answers_) wait_until_it_answers();
+    return client_.post_json(url(path), body);
   }
-  Result<Json> post(const char* path, const Json& body = Json::object()) { return client_.post_json(url(path), body); }
   std::string url(const char* path) const { return fmt::format("http://127.0.0.1:{}{}", port_, path); }
   void kill() {
     child_.signal(9);
@@ -31,6 +29,13 @@ class ServerProcess {
   }
 
  private:
+  void wait_until_it_answers() {
+    net::retry<net::Response>(
+        "the other process", Deadline::after(300), [&] { return client_.get(url("/health")); },
+        {.again = [&](const Error&) { return !child_.poll().has_value(); }, .backoff = {.max_s = 0.5}})
+        .value();
+    answers_ = true;
+  }
   static std::vector<std::string> command(std::vector<std::string> arguments, int port) {
     arguments.insert(arguments.begin(), own_executable().string());
     arguments.push_back(std::to_string(port));
@@ -42,6 +47,7 @@ class ServerProcess {
   }
   const int port_;
   ChildProcess child_;
+  bool answers_ = false;
   net::HttpClient client_{{.timeout_s = 300}};
 };
 

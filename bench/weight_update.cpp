@@ -28,10 +28,7 @@ double seconds(Clock::duration d) { return std::chrono::duration<double>(d).coun
 class Fleet {
  public:
   Fleet(const std::vector<std::string>& gpus, const std::vector<std::string>& arguments) {
-    std::vector<std::future<std::unique_ptr<WeightEngine>>> started;
-    for (const std::string& gpu : gpus)
-      started.push_back(std::async(std::launch::async, [&] { return std::make_unique<WeightEngine>(arguments, gpu); }));
-    for (auto& engine : started) engines_.push_back(engine.get());
+    for (const std::string& gpu : gpus) engines_.push_back(std::make_unique<WeightEngine>(arguments, gpu));
   }
   std::vector<Json> post(const char* path, const Json& body = Json::object()) {
     std::vector<std::future<Json>> asked;
