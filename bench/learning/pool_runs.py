@@ -25,13 +25,17 @@ def wilson(passed, n, z=1.96):
     return middle - half, middle + half
 
 
-def outcomes(runs, stage, turns):
-    """problem -> [passed, ...] of all runs."""
+def correct(verdict):
+    return verdict.get("correct", False)
+
+
+def outcomes(runs, stage, turns, passes=correct):
+    """problem -> [passed, ...] of all runs: whether one of a sample's turns has a verdict that passes."""
     by_problem = {}
     for run in runs:
         for trajectory in json.loads((run / f"bench-{stage}.json").read_text()):
             verdicts = [turn.get("verdict") or {} for turn in trajectory["turns"][:turns]]
-            by_problem.setdefault(trajectory["problem_id"], []).append(any(v.get("correct") for v in verdicts))
+            by_problem.setdefault(trajectory["problem_id"], []).append(any(passes(v) for v in verdicts))
     return by_problem
 
 

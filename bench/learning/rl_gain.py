@@ -6,8 +6,8 @@ needs TRITONFORGE (the command; ./tritonforge without it)
 
 PAIRS are of `tritonforge data generate` (style wide), PROBLEMS KernelBench's JSON lines, of which nothing is trained
 on. The recipe is recipes/qwen2.5-coder-0.5b.yaml: SFT sees the pairs of split train, RL the problems of split rl, and
-the bench is of split holdout and of PROBLEMS. The table pools a rate's seeds, as pool_runs.py does; what OUTPUT has
-already is not made again.
+the bench is of split holdout and of PROBLEMS. The table pools a rate's seeds, as pool_runs.py does (fast_1 is 0 where
+nothing is timed); what OUTPUT has already is not made again.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import pathlib
 import random
 import sys
 
-from pool_runs import gain, outcomes, pooled
+from pool_runs import correct, gain, outcomes, pooled
 from stage_ablation import bench_problems, beside, call, read_pairs, run_recipe, write_lines
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -71,23 +71,30 @@ def run_of(rate, seed, folder):
     return folder / f"rl-{rate}-{seed}"
 
 
-def own_and_others(runs, stage):
+def faster(verdict):
+    """Than the reference, by the lower bound of the measured speedup: what fast_1 counts."""
+    return correct(verdict) and verdict["speedup"] > 1
+
+
+def own_and_others(runs, stage, passes):
     """problem -> [passed, ...]: of the generator's held-out problems, and of KernelBench's."""
-    found = outcomes(runs, stage, 1)
+    found = outcomes(runs, stage, 1, passes)
     own = {problem: passed for problem, passed in found.items() if problem.startswith("own")}
     return own, {problem: passed for problem, passed in found.items() if problem not in own}
 
 
 def table(folder, args):
-    print("| rate | problems | before RL | after | gain, paired by problem |\n| --- | --- | --- | --- | --- |")
+    print("| rate | problems | | before RL | after | gain, paired by problem |\n| --- | --- | --- | --- | --- | --- |")
     for rate in args.rates.split(","):
         runs = [run_of(rate, seed, folder) for seed in args.seeds.split(",")]
         runs = [run for run in runs if (run / "bench-rl.json").exists()]
         if not runs:
             continue
-        sides = zip(("own", "KernelBench"), own_and_others(runs, "base"), own_and_others(runs, "rl"), strict=True)
-        for name, before, after in sides:
-            print(f"| {rate} | {name} | {pooled(before)} | {pooled(after)} | {gain(before, after)} |")
+        for what, passes in (("pass@1", correct), ("fast_1", faster)):
+            before, after = (own_and_others(runs, stage, passes) for stage in ("base", "rl"))
+            for name, own_before, own_after in zip(("own", "KernelBench"), before, after, strict=True):
+                line = f"{pooled(own_before)} | {pooled(own_after)} | {gain(own_before, own_after)}"
+                print(f"| {rate} | {name} | {what} | {line} |")
 
 
 def curve(folder, args, parts=6):
