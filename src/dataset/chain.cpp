@@ -32,7 +32,22 @@ const std::vector<Size>& sizes_of(Form form) {
                                         {"width", {16, 20, 24, 32}}};
   static const std::vector<Size> sequences{
       {"batch_size", {2, 3, 4}}, {"length", {16, 24, 32, 48, 50, 64}}, {"features", {32, 48, 64, 96}}};
-  return form == Form::kRows ? rows : form == Form::kImages ? images : sequences;
+  static const std::vector<Size> signals{
+      {"batch_size", {2, 3, 4, 8}}, {"channels", {4, 8, 12, 16}}, {"samples", {32, 48, 64, 100, 128}}};
+  static const std::vector<Size> volumes{{"batch_size", {2, 3}},
+                                         {"channels", {4, 6, 8}},
+                                         {"depth", {8, 10, 12}},
+                                         {"height", {8, 12, 16}},
+                                         {"width", {8, 12, 16}}};
+  switch (form) {
+    case Form::kRows: return rows;
+    case Form::kImages: return images;
+    case Form::kSequences: return sequences;
+    case Form::kSignals: return signals;
+    case Form::kVolumes: return volumes;
+    case Form::kEnd: break;
+  }
+  fail(ErrorKind::kInternal, "a chain that begins with its end");
 }
 
 bool takes(const Part& part, Form form) {
@@ -120,7 +135,7 @@ SpecialDraw draw_chain(const std::vector<const Part*>& parts, Rng& rng, const Pa
     sizes.push_back(fmt::format("{} = {}", name, pick(values, rng)));
     axes.emplace_back(name);
   }
-  const std::string features = form == Form::kImages ? "channels" : "features";
+  const std::string features = form == Form::kRows || form == Form::kSequences ? "features" : "channels";
 
   // Their texts.
   SpecialDraw draw;

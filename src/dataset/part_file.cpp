@@ -8,7 +8,9 @@
 
 namespace tritonforge::dataset {
 
-constexpr std::array<std::string_view, 4> names_of(Form) { return {"rows", "images", "sequences", "end"}; }
+constexpr std::array<std::string_view, 6> names_of(Form) {
+  return {"rows", "images", "sequences", "signals", "volumes", "end"};
+}
 
 namespace {
 

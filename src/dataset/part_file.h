@@ -11,12 +11,14 @@
 //
 // and declares
 //
-//   # takes: rows sequences     forms of x: rows (M, N), images (B, C, H, W), sequences (B, T, D)
+//   # takes: rows sequences     forms of x: rows (M, N), images (B, C, H, W), sequences (B, T, D), signals (B, C, L),
+//                               volumes (B, C, D, H, W)
 //   # gives: rows               what comes out where it is another form; `end`: nothing follows it
 //   # bounds: 0..1              between what the values that come out are, about; -5..5 where it is not said
 //   # place: first              comes first
 //
-// _NAME_ is the part's name, _KERNEL_ that with "_kernel", _IN_ the features (of images: the channels) that come in. A
+// _NAME_ is the part's name, _KERNEL_ that with "_kernel", _IN_ the features (of images, signals and
+// volumes: the channels) that come in. A
 // choice OUT is how many come out.
 #include <optional>
 #include <span>
@@ -33,7 +35,7 @@ namespace tritonforge::dataset {
 // (file name, content) of parts/*.py, by name.
 extern const std::span<const std::pair<std::string_view, std::string_view>> part_files;
 
-enum class Form { kRows, kImages, kSequences, kEnd };
+enum class Form { kRows, kImages, kSequences, kSignals, kVolumes, kEnd };
 
 struct Part {
   std::string name;

@@ -1,6 +1,6 @@
 # Channels of one pixel against each other, which lie a plane apart: a tile of channels by pixels.
 
-# takes: images
+# takes: images signals volumes
 # choose B: 32 | 64
 # epilogue: 0..1
 
@@ -34,10 +34,11 @@ def _KERNEL_(x_ptr, out_ptr, C, pixels, CHANNELS: tl.constexpr, BLOCK: tl.conste
 
 
 def _NAME_(x):
-    B, C, H, W = x.shape
+    B, C = x.shape[:2]
+    pixels = x.numel() // (B * C)
     out = torch.empty_like(x)
-    grid = (triton.cdiv(H * W, _B_), B)
-    _KERNEL_[grid](x, out, C, H * W, CHANNELS=triton.next_power_of_2(C), BLOCK=_B_)
+    grid = (triton.cdiv(pixels, _B_), B)
+    _KERNEL_[grid](x, out, C, pixels, CHANNELS=triton.next_power_of_2(C), BLOCK=_B_)
     return out
 
 # --- call ---

@@ -1,7 +1,7 @@
 # Batch norm of channels by their own statistics: a program a channel gathers them over all images, a second kernel
 # applies them.
 
-# takes: images
+# takes: images signals volumes
 # choose B: 128 | 256
 # choose BA: 256 | 512
 # epilogue: 0..2
@@ -44,13 +44,14 @@ def channel_normalise_kernel(x_ptr, mean_ptr, variance_ptr, scale_ptr, shift_ptr
 
 
 def batch_norm_images(x, scale, shift):
-    B, C, H, W = x.shape
+    B, C = x.shape[:2]
+    pixels = x.numel() // (B * C)
     mean = torch.empty(C, device=x.device, dtype=torch.float32)
     variance = torch.empty(C, device=x.device, dtype=torch.float32)
     out = torch.empty_like(x)
-    channel_statistics_kernel[(C,)](x, mean, variance, B, C, H * W, BLOCK=_B_)
+    channel_statistics_kernel[(C,)](x, mean, variance, B, C, pixels, BLOCK=_B_)
     grid = (triton.cdiv(x.numel(), _BA_),)
-    channel_normalise_kernel[grid](x, mean, variance, scale, shift, out, x.numel(), C, H * W, 1e-5, BLOCK=_BA_)
+    channel_normalise_kernel[grid](x, mean, variance, scale, shift, out, x.numel(), C, pixels, 1e-5, BLOCK=_BA_)
     return out
 
 # --- call ---

@@ -1,18 +1,18 @@
 # All pixels of a channel to one value: images become rows.
 
-# takes: images
+# takes: images signals volumes
 # gives: rows
 # choose B: 64 | 128 | 256
 # epilogue: 0..2
 
 # family: global_mean_pool
-# set TORCH: x.mean((2, 3))
+# set TORCH: x.flatten(2).mean(2)
 # set START: 0.0
 # set JOIN: acc + x
 # set RESULT: tl.sum(acc, axis=0) / pixels
 
 # family: global_max_pool
-# set TORCH: x.amax((2, 3))
+# set TORCH: x.flatten(2).amax(2)
 # set START: -float("inf")
 # set JOIN: tl.maximum(acc, x)
 # set RESULT: tl.max(acc, axis=0)
@@ -36,9 +36,10 @@ def _KERNEL_(x_ptr, out_ptr, pixels, BLOCK: tl.constexpr):
 
 
 def _NAME_(x):
-    B, C, H, W = x.shape
+    B, C = x.shape[:2]
+    pixels = x.numel() // (B * C)
     out = torch.empty((B, C), device=x.device, dtype=x.dtype)
-    _KERNEL_[(B * C,)](x, out, H * W, BLOCK=_B_)
+    _KERNEL_[(B * C,)](x, out, pixels, BLOCK=_B_)
     return out
 
 # --- call ---

@@ -1,6 +1,6 @@
-# Norms over the pixels of a group of channels, which lie together: one program a group, in blocks.
+# Norms over the pixels (points, voxels) of a group of channels, which lie together: one program a group, in blocks.
 
-# takes: images
+# takes: images signals volumes
 # choose B: 64 | 128 | 256
 # epilogue: 0..2
 
@@ -51,9 +51,10 @@ def _KERNEL_(x_ptr, scale_ptr, shift_ptr, out_ptr, size, groups, pixels, eps, BL
 
 
 def _NAME_(x, scale, shift, groups):
-    B, C, H, W = x.shape
+    B, C = x.shape[:2]
+    pixels = x.numel() // (B * C)
     out = torch.empty_like(x)
-    _KERNEL_[(B * groups,)](x, scale, shift, out, C // groups * H * W, groups, H * W, 1e-5, BLOCK=_B_)
+    _KERNEL_[(B * groups,)](x, scale, shift, out, C // groups * pixels, groups, pixels, 1e-5, BLOCK=_B_)
     return out
 
 # --- call ---

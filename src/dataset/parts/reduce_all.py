@@ -1,6 +1,6 @@
 # Reductions of everything to one number: partial results by one kernel, their reduction by a second.
 
-# takes: rows images sequences
+# takes: rows images sequences signals volumes
 # gives: end
 # choose B: 256 | 512 | 1024
 

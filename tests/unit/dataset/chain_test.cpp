@@ -144,9 +144,11 @@ TEST(Chain, EachPartTakesWhatTheOneBeforeGives) {
       else EXPECT_FALSE(part->first) << combination;
       // The first one's form is what its problem draws.
       if (family == draw.families[0]) {
-        at = draw.problem.find("height = ") != std::string::npos   ? Form::kImages
-             : draw.problem.find("length = ") != std::string::npos ? Form::kSequences
-                                                                   : Form::kRows;
+        at = draw.problem.find("depth = ") != std::string::npos     ? Form::kVolumes
+             : draw.problem.find("samples = ") != std::string::npos ? Form::kSignals
+             : draw.problem.find("height = ") != std::string::npos  ? Form::kImages
+             : draw.problem.find("length = ") != std::string::npos  ? Form::kSequences
+                                                                    : Form::kRows;
       }
       EXPECT_THAT(part->takes, ::testing::Contains(*at)) << combination;
       at = part->gives.value_or(*at);
