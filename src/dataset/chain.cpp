@@ -35,7 +35,7 @@ const std::vector<Size>& sizes_of(Form form) {
   static const std::vector<Size> signals{
       {"batch_size", {2, 3, 4, 8}}, {"channels", {4, 8, 12, 16}}, {"samples", {32, 48, 64, 100, 128}}};
   static const std::vector<Size> volumes{{"batch_size", {2, 3}},
-                                         {"channels", {4, 6, 8}},
+                                         {"channels", {4, 8, 12}},
                                          {"depth", {8, 10, 12}},
                                          {"height", {8, 12, 16}},
                                          {"width", {8, 12, 16}}};

@@ -10,11 +10,10 @@
 # epilogue: 0..2
 
 # --- init ---
-self.kernel_weight = nn.Parameter(torch.randn(_OUT_, _IN_, _KERNEL_SIZE_, _KERNEL_SIZE_) / (_IN_ * _KERNEL_SIZE_ ** 2) ** 0.5)
-self.kernel_bias = nn.Parameter(torch.randn(_OUT_))
+self.conv2d = nn.Conv2d(_IN_, _OUT_, _KERNEL_SIZE_, stride=_STRIDE_, padding=_KERNEL_SIZE_ // 2)
 
 # --- forward ---
-x = F.conv2d(x, self.kernel_weight, self.kernel_bias, stride=_STRIDE_, padding=_KERNEL_SIZE_ // 2)
+x = self.conv2d(x)
 x = _EPILOGUE_(x)
 
 # --- kernel ---
@@ -54,4 +53,4 @@ def conv2d_gemm(x, weight, bias, stride):
     return out
 
 # --- call ---
-x = conv2d_gemm(x, self.kernel_weight, self.kernel_bias, _STRIDE_)
+x = conv2d_gemm(x, self.conv2d.weight, self.conv2d.bias, self.conv2d.stride[0])

@@ -3,7 +3,7 @@
 # takes: volumes
 # place: first
 # choose B: 64 | 128 | 256
-# choose OUT: 4 | 6 | 8
+# choose OUT: 4 | 8 | 12
 # choose SIZE: 1 | 3 | 3 | (1, 3, 3) | (3, 1, 2)
 # choose STRIDE: 1 | 1 | 2
 # choose PADDING: 0 | 0 | 1

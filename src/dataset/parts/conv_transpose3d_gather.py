@@ -2,7 +2,7 @@
 
 # takes: volumes
 # choose B: 64 | 128 | 256
-# choose OUT: 4 | 6 | 8
+# choose OUT: 4 | 8 | 12
 # choose SIZE: 2 | 3 | (1, 3, 3)
 # choose HOW: stride=1 | stride=2 | stride=(1, 2, 2) | stride=2, padding=(0, 1, 1) | stride=2, output_padding=1
 # choose BIASED: True | True | False

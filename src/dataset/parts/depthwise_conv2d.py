@@ -6,10 +6,10 @@
 # epilogue: 0..2
 
 # --- init ---
-self.depth_weight = nn.Parameter(torch.randn(_IN_, 1, _SIZE_, _SIZE_) / _SIZE_)
+self.depthwise = nn.Conv2d(_IN_, _IN_, _SIZE_, padding=_SIZE_ // 2, groups=_IN_, bias=False)
 
 # --- forward ---
-x = F.conv2d(x, self.depth_weight, padding=_SIZE_ // 2, groups=x.shape[1])
+x = self.depthwise(x)
 x = _EPILOGUE_(x)
 
 # --- kernel ---
@@ -40,4 +40,4 @@ def depthwise_conv2d(x, weight):
     return out
 
 # --- call ---
-x = depthwise_conv2d(x, self.depth_weight)
+x = depthwise_conv2d(x, self.depthwise.weight)

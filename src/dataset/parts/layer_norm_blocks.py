@@ -5,11 +5,10 @@
 # epilogue: 0..2
 
 # --- init ---
-self.gain = nn.Parameter(torch.rand(_IN_) + 0.5)
-self.shift = nn.Parameter(torch.randn(_IN_))
+self.norm = nn.LayerNorm(_IN_)
 
 # --- forward ---
-x = F.layer_norm(x, (x.shape[-1],), self.gain, self.shift)
+x = self.norm(x)
 x = _EPILOGUE_(x)
 
 # --- kernel ---
@@ -44,4 +43,4 @@ def layer_norm_blocks(x, gain, shift):
     return out
 
 # --- call ---
-x = layer_norm_blocks(x, self.gain, self.shift)
+x = layer_norm_blocks(x, self.norm.weight, self.norm.bias)

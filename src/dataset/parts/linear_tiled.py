@@ -8,23 +8,20 @@
 # epilogue: 0..2
 
 # family: linear_tiled
-# set WEIGHT: linear_weight
-# set BIAS: linear_bias
+# set LAYER: gemm
 # set PLACE: tl.program_id(0), tl.program_id(1)
 # set GRID: triton.cdiv(M, _BM_), triton.cdiv(N, _BN_)
 
 # family: linear_strips
-# set WEIGHT: strip_weight
-# set BIAS: strip_bias
+# set LAYER: linear
 # set PLACE: tl.program_id(0) // tl.cdiv(N, BLOCK_N), tl.program_id(0) % tl.cdiv(N, BLOCK_N)
 # set GRID: triton.cdiv(M, _BM_) * triton.cdiv(N, _BN_),
 
 # --- init ---
-self._WEIGHT_ = nn.Parameter(torch.randn(_OUT_, _IN_) / _IN_ ** 0.5)
-self._BIAS_ = nn.Parameter(torch.randn(_OUT_))
+self._LAYER_ = nn.Linear(_IN_, _OUT_)
 
 # --- forward ---
-x = F.linear(x, self._WEIGHT_, self._BIAS_)
+x = self._LAYER_(x)
 x = _EPILOGUE_(x)
 
 # --- kernel ---
@@ -53,4 +50,4 @@ def _NAME_(x, weight, bias):
     return out
 
 # --- call ---
-x = _NAME_(x, self._WEIGHT_, self._BIAS_)
+x = _NAME_(x, self._LAYER_.weight, self._LAYER_.bias)
