@@ -157,7 +157,10 @@ class Soak:
         rng = random.Random(f"{self.options.seed} {i}")
         names = rng.choices([GOOD, BAD, HOSTILE], [5, 4, 1])[0]
         name = rng.choice(list(names))
-        return name, self.kinds[name][0] + f"\n# {self.options.seed} {i}\n"
+        source = self.kinds[name][0] + f"\n# {self.options.seed} {i}\n"
+        if self.options.compile_server:  # which has processes to be killed where kernels are new to every cache
+            source = source.replace("relu_kernel", f"relu_{self.options.seed}_{i}")
+        return name, source
 
     def judge(self, i):
         name, source = self.candidate(i)

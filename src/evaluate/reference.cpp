@@ -49,6 +49,8 @@ std::unique_ptr<ReferenceTrial> take_trial(Frame frame) {
   trial->output_tree = frame.header.at("outputs");
   for (const auto& alias : frame.header.at("aliases")) trial->aliases.push_back(alias.get<bool>());
   trial->aliases.resize(trial->outputs.size());
+  for (const auto& repeated : frame.header.at("repeats")) trial->repeats.push_back(repeated.get<bool>());
+  trial->repeats.resize(trial->outputs.size());
   for (const TensorView& output : trial->outputs) trial->output_bytes += output.bytes.size();
   return trial;
 }

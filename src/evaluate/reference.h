@@ -24,6 +24,7 @@ struct ReferenceTrial {
   std::vector<TensorView> before, after, outputs;
   Json output_tree;            // structure of the outputs
   std::vector<bool> aliases;   // output i shares memory with an input
+  std::vector<bool> repeats;   // it shows one element of memory at several places
   std::vector<Bounds> bounds;  // of each output
 };
 

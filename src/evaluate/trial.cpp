@@ -72,7 +72,8 @@ CallResult call_result(const Json& outputs, const Json& header, std::span<const 
   return {.outputs = outputs,
           .tensors = parse_tensors(header.at("tensors"), payload),
           .inputs = header.at("inputs").get<size_t>(),
-          .aliases = header.at("aliases").get<std::vector<int64_t>>()};
+          .aliases = header.at("aliases").get<std::vector<int64_t>>(),
+          .repeats = {}};
 }
 
 void check_inputs(const CallResult& call, const ReferenceTrial& expected) {
@@ -94,7 +95,7 @@ void add(const Comparison& result, Trial& trial) {
 void judge_call(const CallResult& call, const WholeCall* whole, const ReferenceTrial& expected, size_t index,
                 const Tolerances& tolerances, Verdict& verdict, bool& constant) {
   check_inputs(call, expected);
-  const auto& [outputs, tensors, inputs, aliases] = call;
+  const auto& [outputs, tensors, inputs, aliases, repeats] = call;
   for (size_t i = 0; i < inputs; ++i) {
     if (identical(tensors[i], expected.after[i]) && (!whole || whole->inputs.at(i))) continue;
     add_flag(verdict, Cheat::kInputMutated,
@@ -113,6 +114,10 @@ void judge_call(const CallResult& call, const WholeCall* whole, const ReferenceT
     for (size_t i = 0; i < expected.outputs.size(); ++i) {
       if (aliases[i] >= 0 && !expected.aliases[i])
         add_flag(verdict, Cheat::kOutputIsInput, fmt::format("output {} is the memory of input {}", i, aliases[i]));
+      if (i < repeats.size() && repeats[i] && !expected.repeats[i])
+        add_flag(
+            verdict, Cheat::kLazyOutput,
+            fmt::format("output {} shows one element of memory at several places, where the reference writes each", i));
       const Comparison result = compare(tensors[inputs + i], expected.outputs[i], tolerances,
                                         fmt::format("output {}{}", i, whole ? ", of the sampled elements," : ""));
       constant = constant && result.constant;

@@ -30,6 +30,7 @@ struct CallResult {
   std::vector<TensorView> tensors;  // the inputs as the call left them, then the outputs
   size_t inputs = 0;
   std::vector<int64_t> aliases;  // of each output: the input whose memory it is, -1 for none
+  std::vector<bool> repeats;     // of each output of a plan: one element of memory is shown at several places
 };
 
 // What a replayer that drew a trial by itself says of all elements; `CallResult` holds the sampled ones.

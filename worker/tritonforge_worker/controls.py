@@ -1,10 +1,12 @@
 """What a problem's reference gives where it is not run as it is: the trusted side holds it against what it gives where
 it is (src/evaluate/admission.h), to see whether right and wrong can be told apart."""
 
+import contextlib
 import copy
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from tritonforge_worker import weights
 from tritonforge_worker.modules import set_seed, tensors_in
@@ -14,17 +16,75 @@ _COPIES = {"clone", "_to_copy", "copy_", "view", "_unsafe_view", "reshape", "det
 _COPIES |= {"permute", "transpose", "t", "unsqueeze", "squeeze", "slice", "select", "lift_fresh"}
 
 
+# Of a sum's operands one is small beside the other one below this; so many of the smallest are left out, one by one.
+SMALL, TERMS = 0.05, 3
+
+
+class Without(TorchDispatchMode):
+    """A sum without one of its operands."""
+
+    def __init__(self, call, operand):
+        super().__init__()
+        self.left, self.operand = call, operand
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.left -= 1
+        if self.left == 0:
+            if self.operand == 0 and func._schema.is_mutable:
+                args[0].zero_()
+            else:
+                args = tuple(torch.zeros_like(a) if k == self.operand else a for k, a in enumerate(args))
+        return func(*args, **(kwargs or {}))
+
+
+class HalfInside(TorchDispatchMode):
+    """bfloat16 wherever an operation has tensors of over four times the outputs' size: a sum over many hides it."""
+
+    def __init__(self, outputs):
+        super().__init__()
+        self.most, self.any = 4 * max((t.numel() for t in outputs), default=0), False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if not any(a.alias_info for a in func._schema.arguments):  # no view, nothing that is written into
+            if not self.is_large(args):
+                out = func(*args, **kwargs)
+                if not self.is_large(out):
+                    return out
+            args, self.any = tree_map(rounded, args), True
+        return func(*args, **kwargs)
+
+    def is_large(self, value):
+        return any(t.numel() > self.most for t in tensors_in(value))
+
+
+def size_of(operand):
+    """Root mean square."""
+    if not isinstance(operand, torch.Tensor):
+        return abs(operand)
+    return operand.double().square().mean().sqrt().item() if operand.is_floating_point() and operand.numel() else 0
+
+
+def rounded(value):
+    whole = isinstance(value, torch.Tensor) and value.dtype in (torch.float32, torch.float64)
+    return value.bfloat16().to(value.dtype) if whole else value
+
+
 class Watch(TorchDispatchMode):
     """The operations of one forward: what made a tensor, and which left their first operand as it was."""
 
     def __init__(self):
         super().__init__()
         self.made, self.idle, self.alive = {}, [], []
+        self.calls, self.terms = 0, []  # (its share of the sum, number of the call, operand)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func._schema.name.removeprefix("aten::")
         first = next((a for a in args if isinstance(a, torch.Tensor)), None)
         before = first.clone() if name.endswith("_") and first is not None else first
+        self.calls += 1
+        if name.removesuffix("_") in ("add", "sub") and len(args) > 1:
+            self.note_term(*args[:2], (kwargs or {}).get("alpha", 1))
         out = func(*args, **(kwargs or {}))
         for tensor in tensors_in(out):
             self.alive.append(tensor)
@@ -34,6 +94,13 @@ class Watch(TorchDispatchMode):
         if same and name not in self.idle and torch.equal(out, before):
             self.idle.append(name)
         return out
+
+    def note_term(self, one, other, alpha):
+        """The tensor of a sum that is small beside the other operand."""
+        sizes = [size_of(one), abs(alpha) * size_of(other)]
+        small = int(sizes[1] < sizes[0])
+        if isinstance((one, other)[small], torch.Tensor) and 0 < sizes[small] < SMALL * sizes[1 - small]:
+            self.terms.append((sizes[small] / sizes[1 - small], self.calls, small))
 
     def before_last(self, output):
         """What the last operation that computes was given, in the output's form; None where it had another one."""
@@ -83,9 +150,9 @@ def probes(model, plain, make_inputs, forward_seed, around):
         return copy.deepcopy(model)
 
     with around():
-        watch = Watch()
+        watch, watched, inputs = Watch(), fresh(), make_inputs(0)
         with watch:
-            expected = run(fresh(), make_inputs(0), forward_seed)
+            expected = run(watched, inputs, forward_seed)
         last = [watch.before_last(output) for output in expected]
         found = {
             "given": tensors_in(make_inputs(0)),
@@ -95,10 +162,12 @@ def probes(model, plain, make_inputs, forward_seed, around):
         }
         watch.alive.clear()
 
-        def attempt(name, prepared, dtype=None):
+        def attempt(name, prepare, dtype=None, mode=None):
             try:
                 inputs = make_inputs(0) if dtype is None else cast(make_inputs(0), dtype)
-                found[name] = like(run(prepared(), inputs, forward_seed), expected)
+                prepared = prepare()
+                with mode or contextlib.nullcontext():
+                    found[name] = like(run(prepared, inputs, forward_seed), expected)
             except Exception:  # an operation that is not there in this type
                 pass
 
@@ -106,4 +175,10 @@ def probes(model, plain, make_inputs, forward_seed, around):
         attempt("half", lambda: fresh().bfloat16(), torch.bfloat16)
         if weights.state_of(model):
             attempt("default_weights", lambda: plain)
+        half_inside = HalfInside(expected)
+        attempt("half_inside", fresh, mode=half_inside)
+        if not half_inside.any:
+            found["half_inside"] = None
+        for k, (_, call, operand) in enumerate(sorted(watch.terms)[:TERMS]):
+            attempt(f"without_term.{k}", fresh, mode=Without(call, operand))
     return {name: outputs for name, outputs in found.items() if outputs is not None}, watch.idle

@@ -29,6 +29,11 @@ def set_seed(seed):
     numpy.random.seed(seed & 0xFFFFFFFF)
 
 
+def repeats_elements(tensor):
+    """It has more elements than the memory that it shows (src/evaluate/plan/plan.h, repeats_of)."""
+    return 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) < tensor.numel()
+
+
 def tensors_in(value):
     """The tensors in a tensor, or in nested lists, tuples and dictionaries."""
     if isinstance(value, torch.Tensor):

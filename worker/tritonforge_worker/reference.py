@@ -3,7 +3,7 @@
 import torch
 
 from tritonforge_worker import controls, cuda_on_cpu, errors, live, reduce, weights
-from tritonforge_worker.modules import run_source, set_seed, tensors_in
+from tritonforge_worker.modules import repeats_elements, run_source, set_seed, tensors_in
 from tritonforge_worker.plan import recorder, weighing
 from tritonforge_worker.protocol import Encoder, Sampled, Unsupported, decode
 
@@ -131,7 +131,9 @@ class Reference:
                 encoder.value(tensor)
             changed = len(encoder.tensors)
             out = encoder.value(outputs)
-            aliases = [t.untyped_storage().data_ptr() in owners for t in encoder.objects[changed:]]
+            made = encoder.objects[changed:]
+            aliases = [t.untyped_storage().data_ptr() in owners for t in made]
+            repeats = [repeats_elements(t) for t in made]
             if (size := sum(map(len, encoder.payload))) > request["max_bytes"]:
                 raise ValueError(
                     f"its inputs and outputs are {size / 1e9:.1f} GB, and at most {request['max_bytes'] / 1e9:.1f} GB "
@@ -141,9 +143,9 @@ class Reference:
             return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
         except BaseException as error:
             return self.failed(error, "problem", "")
-        self.send_trial(encoder, tree, count, changed, out, aliases)
+        self.send_trial(encoder, tree, count, changed, out, aliases, repeats)
 
-    def send_trial(self, encoder, tree, count, changed, out, aliases):
+    def send_trial(self, encoder, tree, count, changed, out, aliases, repeats):
         self.channel.send(
             {
                 "trial": True,
@@ -153,6 +155,7 @@ class Reference:
                 "tensors": encoder.tensors,
                 "after_tensors": changed - count,
                 "aliases": aliases,
+                "repeats": repeats,
             },
             encoder.payload,
         )
@@ -180,12 +183,14 @@ class Reference:
                 encoder.value(tensor)
             changed = len(encoder.tensors)
             out = encoder.value(outputs)
-            aliases = [t.untyped_storage().data_ptr() in owners for t in encoder.objects[changed:]]
+            made = encoder.objects[changed:]
+            aliases = [t.untyped_storage().data_ptr() in owners for t in made]
+            repeats = [repeats_elements(t) for t in made]
         except Unsupported as error:
             return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
         except BaseException as error:
             return self.failed(error, "problem", "")
-        self.send_trial(encoder, tree, count, changed, out, aliases)
+        self.send_trial(encoder, tree, count, changed, out, aliases, repeats)
         del inputs, outputs, owners, encoder
         if self.live:
             torch.cuda.empty_cache()

@@ -373,6 +373,17 @@ size_t Plan::launches() const {
       std::count_if(steps.begin(), steps.end(), [](const PlanStep& step) { return step.kernel >= 0; }));
 }
 
+std::vector<bool> repeats_of(const Plan& plan) {
+  std::vector<bool> repeats;
+  for (const int output : plan.output_values) {
+    const PlanValue& value = plan.values[static_cast<size_t>(output)];
+    int64_t shown = 1;
+    for (size_t d = 0; d < value.shape.size(); ++d) shown += (value.shape[d] - 1) * value.stride[d];
+    repeats.push_back(shown < value.elements());
+  }
+  return repeats;
+}
+
 bool is_free(std::string_view aten_name) { return listed(kFree, aten_name); }
 
 bool only_moves(std::string_view aten_name) { return listed_or_in_place(kMoving, aten_name); }

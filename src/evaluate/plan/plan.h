@@ -117,6 +117,9 @@ Plan parse_kernels(const Json& json, std::span<const std::byte> payload, const P
 // Its dimensions from the outermost in memory to the innermost, where it is dense; else those of a copy, row by row.
 std::vector<int64_t> memory_order(const std::vector<int64_t>& shape, const std::vector<int64_t>& stride);
 
+// Of each output: it has more elements than the memory that it shows, so that one of these is at several places.
+std::vector<bool> repeats_of(const Plan& plan);
+
 // Operations that a plan may contain: functional, in-place and view operations that read and write nothing but their
 // tensors. By schema name without overload.
 bool is_allowed(std::string_view aten_name);

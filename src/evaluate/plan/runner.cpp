@@ -409,6 +409,7 @@ void PlanRunner::ask(size_t trial, const Way& way, Call& call) {
   }
   if (drawn) return take_drawn(expected, call);
   call.result = call_result(plan_.outputs, header, call.frame.payload);
+  call.result->repeats = repeats_of(plan_);
   check_inputs(*call.result, expected);
 }
 
@@ -418,6 +419,7 @@ void PlanRunner::take_drawn(const ReferenceTrial& expected, Call& call) {
   for (const Json& tensor : header.at("tensors")) at += tensor.at("bytes").get<size_t>();
   if (at > call.frame.payload.size()) fail(ErrorKind::kCorrupt, "an answer with too few samples");
   call.result = call_result(plan_.outputs, header, std::span(call.frame.payload).first(at));
+  call.result->repeats = repeats_of(plan_);
   check_inputs(*call.result, expected);
   const DrawnAlike alike = drawn_alike(call.frame, expected, context_.reference.tolerances, input, output, at);
   if (!alike.inputs || !alike.outputs) {

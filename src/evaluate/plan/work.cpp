@@ -11,7 +11,6 @@
 namespace tritonforge::evaluate {
 namespace {
 
-constexpr double kFlopsPerByte = 20;
 constexpr double kMostSaved = 4;  // of a product, by doing it in pieces: what Winograd's 4 x 4 tiles save a convolution
 
 using Values = std::vector<const PlanValue*>;
@@ -402,6 +401,7 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference) {
     (moves ? work.moving : work.computing) += all;
   }
   work.computing += saved_by_pieces(products, reference.products) / kFlopsPerByte;
+  work.computing += saved_by_order(plan, reference.chains);
   return work;
 }
 
@@ -414,6 +414,7 @@ ReferenceWork reference_work(const Plan& plan) {
     if (!is_free(step.name) && !only_moves(step.name)) add_products(call, reference.products);
   }
   reference.work = aten_work(plan, reference);
+  reference.chains = chains_of(plan);
   return reference;
 }
 

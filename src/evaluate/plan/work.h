@@ -16,6 +16,8 @@
 //               products whose sums are of other lengths than the reference's are pieces of these (Strassen's seven,
 //               Winograd's tiles): what pieces saved of the reference's products counts as done by torch, up to four
 //               times what they are. Parts of a result, whose sums are whole, save nothing and count as they are
+//               a chain of products in another order than the reference's (A (B v) for (A B) v) is one that saves work:
+//               what it saves counts as done by torch (plan/chains.h)
 //               calls that no plan may have are a reference's alone: 5 n log2 n flops of a Fourier transform, two for
 //               each place of a bilinear form, those of a matrix's decomposition; of others no formula is known, and
 //               an operation for each element of the largest tensor stands for it. A complex number is two real ones
@@ -29,9 +31,12 @@
 #include <set>
 #include <string>
 
+#include "evaluate/plan/chains.h"
 #include "evaluate/plan/plan.h"
 
 namespace tritonforge::evaluate {
+
+constexpr double kFlopsPerByte = 20;
 
 struct Work {
   double computing = 0, moving = 0;
@@ -59,6 +64,7 @@ struct ReferenceWork {
   Work work;
   std::set<std::string> calls;  // without "aten::" and a last underscore
   Products products;
+  Chains chains = {};
 };
 ReferenceWork reference_work(const Plan& plan);
 // Of a candidate's aten steps; `reference`: empty where it is not known.

@@ -126,6 +126,22 @@ TEST(Admission, AnOperationWithoutVisibleEffectBarsNothing) {
   EXPECT_EQ(found.tolerance, 1);
 }
 
+TEST(Admission, WhatSumsOrTheToleranceHideTightensItAndBarsNothing) {
+  for (const auto& [run, control] :
+       {std::pair("half_inside", Control::kHalfInside), std::pair("without_term.1", Control::kWithoutTerm)}) {
+    Made problem = sound();
+    problem.runs[run] = wave(1.00008f, 0, 0);  // at most 0.4 of the tolerance at the crest, 1e-4 + 1e-4
+    const Admission found = admitted(problem);
+    EXPECT_EQ(found.within, std::vector<Control>{control});
+    EXPECT_NEAR(found.tolerance, 0.1, 0.01) << run;
+    problem.runs[run] = wave(1.00001f, 0, 0);
+    EXPECT_NEAR(admitted(problem).tolerance, control == Control::kHalfInside ? 1.0 / 16 : 0.0125, 0.002) << run;
+    problem.runs[run] = problem.runs["float64"];  // nobody could see it
+    EXPECT_EQ(admitted(problem).barred, "") << run;
+    EXPECT_EQ(admitted(problem).tolerance, 1) << run;
+  }
+}
+
 TEST(Admission, IdleOperationsAskForOtherInputs) {
   Made problem = sound(), wider = sound();
   problem.idle = {"abs", "relu"};

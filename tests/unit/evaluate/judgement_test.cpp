@@ -23,7 +23,8 @@ class JudgementTest : public testing::Test {
     for (int i = 0; i < 20; ++i) values[i] += offset;
     TensorView output = input;
     output.bytes = made.frame.payload;
-    made.result = CallResult{.outputs = {{"tensor", 0}}, .tensors = {input, output}, .inputs = 1, .aliases = {-1}};
+    made.result = CallResult{
+        .outputs = {{"tensor", 0}}, .tensors = {input, output}, .inputs = 1, .aliases = {-1}, .repeats = {}};
     return made;
   }
   Call replayed(float offset) const {
@@ -61,6 +62,15 @@ class JudgementTest : public testing::Test {
 
   const ReferenceData reference_ = written_reference();
 };
+
+TEST_F(JudgementTest, AnOutputThatRepeatsMemoryIsNoneThatWasWritten) {
+  Judgement judgement = begin(EvaluationMode::kPlan);
+  judgement.take(recorded());
+  Call shown = replayed(1);
+  shown.result->repeats = {true};
+  EXPECT_FALSE(judgement.take(shown, 0));
+  EXPECT_EQ(judgement.verdict().flags.at(0).kind, Cheat::kLazyOutput);
+}
 
 TEST_F(JudgementTest, WhatAGpuMeasuredIsTheVerdictsTime) {
   Judgement judgement = begin(EvaluationMode::kPlan);

@@ -39,6 +39,21 @@ TEST(Plan, IsRead) {
   EXPECT_EQ(plan.outputs.dump(), R"({"tuple":[{"tensor":0}]})");
 }
 
+TEST(Plan, AnOutputRepeatsWhatItHasMoreElementsOfThanMemory) {
+  const auto repeats = [](const std::vector<int64_t>& stride) -> bool {
+    Json plan = small_plan();
+    plan["values"][1]["stride"] = stride;
+    const std::string payload = "text";
+    return repeats_of(parse_plan(plan, std::as_bytes(std::span(payload)))).at(0);
+  };
+  EXPECT_FALSE(repeats({8, 1}));
+  EXPECT_FALSE(repeats({1, 4}));
+  EXPECT_FALSE(repeats({16, 2}));
+  EXPECT_TRUE(repeats({0, 1}));
+  EXPECT_TRUE(repeats({1, 0}));
+  EXPECT_TRUE(repeats({1, 1}));  // windows of eight that overlap
+}
+
 // One change of the small plan each, and what is said of it.
 TEST(Plan, IsChecked) {
   const std::vector<std::tuple<std::string, Json, std::string>> changes = {

@@ -327,6 +327,57 @@ TEST(AtenWork, PartsOfAProductsResultAreNoMoreThanTheyAre) {
   EXPECT_EQ(share_beside_pieces(1, 4096, 4096, 4096), 0);
 }
 
+// A [512, 512], B [512, 512], v [512, 1]; 3 to 6: A B, (A B) v, B v, A (B v); 7: the sums of A B's rows, 8 of B's.
+Plan chain_of(const Json& steps) {
+  const auto tensor = [](int64_t columns) {
+    return Json{{"dtype", "float32"}, {"shape", {512, columns}}, {"stride", {columns, 1}}};
+  };
+  Json values = {tensor(512), tensor(512), tensor(1), tensor(512), tensor(1),
+                 tensor(1),   tensor(1),   tensor(1), tensor(1)};
+  for (size_t k = 0; k < 3; ++k) values[k]["input"] = k;
+  return parse_plan({{"values", values},
+                     {"kernels", Json::array()},
+                     {"steps", steps},
+                     {"outputs", {{"tensor", steps.back()["out"][0]}}},
+                     {"inputs", 3},
+                     {"texts", Json::array()},
+                     {"constants", Json::array()}},
+                    {});
+}
+
+Json mm(int left, int right, int out) { return call("mm", {{{"t", left}}, {{"t", right}}}, out); }
+Json row_sums(int of, int out) {
+  return {{"aten", "aten::sum"},
+          {"overload", "dim_IntList"},
+          {"args", {{{"t", of}}, {1}, true}},
+          {"kwargs", Json::object()},
+          {"out", {out}}};
+}
+
+TEST(Chains, WhatAnotherOrderSavesIsDoneByTorchWhereTorchMakesItsProducts) {
+  const ReferenceWork reference = reference_work(chain_of({mm(0, 1, 3), mm(3, 2, 4)}));
+  const auto share = [&](const Json& steps) {
+    return own_share({.computing = 1e30}, aten_work(chain_of(steps), reference), reference.work);
+  };
+  EXPECT_EQ(share({mm(1, 2, 5), mm(0, 5, 6)}), 0);
+  EXPECT_GT(share(Json::array({mm(1, 2, 5)})), 0.9);  // a kernel does the other product
+  EXPECT_LT(share({mm(0, 1, 3), mm(3, 2, 4)}), 0.1);
+}
+
+TEST(Chains, ASumOverAProductIsAProductWithOnes) {
+  const ReferenceWork reference = reference_work(chain_of({mm(0, 1, 3), row_sums(3, 7)}));
+  const auto share = [&](const Json& steps) {
+    return own_share({.computing = 1e30}, aten_work(chain_of(steps), reference), reference.work);
+  };
+  EXPECT_EQ(share({row_sums(1, 8), mm(0, 8, 6)}), 0);
+  EXPECT_GT(share(Json::array({row_sums(1, 8)})), 0.9);
+}
+
+TEST(Chains, AProductThatSomebodyElseLooksAtIsNeededAsItIs) {
+  EXPECT_EQ(chains_of(chain_of({mm(0, 1, 3), mm(3, 2, 4), row_sums(3, 7)})).saved, 0);
+  EXPECT_GT(chains_of(chain_of({mm(0, 1, 3), mm(3, 2, 4)})).saved, 0);
+}
+
 TEST(OwnShare, IsTheSmallerOfTwo) {
   const Work reference{.computing = 100};
   EXPECT_DOUBLE_EQ(own_share({.computing = 300}, {}, reference), 1);

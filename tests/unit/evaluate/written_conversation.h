@@ -37,13 +37,13 @@ inline ReferenceData written_reference() {
   trial->before = {view(0)};
   trial->after = {view(1)};
   trial->outputs = {view(2)};
-  trial->aliases = {false};
+  trial->aliases = trial->repeats = {false};
   trial->inputs = {{"list", {{{"tensor", 0}}}}};
   trial->input_tensors = {{{"dtype", "float32"}, {"shape", {kCount}}, {"order", {0}}, {"bytes", 80}}};
   trial->output_tree = {{"tensor", 0}};
   trial->input_bytes = 80;
   data.trials.push_back(std::move(trial));
-  data.work = ReferenceWork{{.computing = 100}, {}, {}};
+  data.work = ReferenceWork{.work = {.computing = 100}, .calls = {}, .products = {}};
   return data;
 }
 

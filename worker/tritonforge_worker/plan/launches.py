@@ -6,6 +6,7 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from tritonforge_worker import frontend
+from tritonforge_worker.plan import host_descriptors
 from tritonforge_worker.plan.tensors import NotAPlan, RecordedTensor
 from tritonforge_worker.plan.tunings import Tunings
 from tritonforge_worker.targets import BACKENDS, REPLAYED, TARGETS, context_of
@@ -25,7 +26,10 @@ def lowered(kernel, target, args, kwargs):
     module = ASTSource(kernel, signature, constexprs, attrs).make_ir(
         TARGETS[target], options, backend.get_codegen_implementation(options), backend.get_module_map(), context
     )
-    return module.str() if target == REPLAYED else module.str_nodebug(), signature
+    text = module.str() if target == REPLAYED else module.str_nodebug()
+    if any(map(host_descriptors.is_descriptor, bound.values())):
+        text = host_descriptors.made_in_the_kernel(text)
+    return text, signature
 
 
 def argument(name, kind, value):
@@ -110,9 +114,12 @@ class Launches:
                 if kind == "constexpr":
                     continue
                 if not isinstance(kind, str):
-                    raise NotAPlan(
-                        f"kernel {kernel.__name__}: argument '{name}' is a tuple or descriptor made on the host"
-                    )
+                    raise NotAPlan(f"kernel {kernel.__name__}: argument '{name}' is a tuple")
+                if host_descriptors.is_descriptor(bound[name]):
+                    base, numbers = host_descriptors.parts(name, bound[name])
+                    bindings.append(argument(name, kind, own(base)))
+                    bindings.extend({"i": int(number)} for number in numbers)
+                    continue
                 bindings.append(argument(name, kind, bound[name]))
             recording.step({"launch": number, "grid": list(grid), "args": bindings})
             return compiled_kernel

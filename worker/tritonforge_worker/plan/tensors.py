@@ -12,6 +12,8 @@ from torch.utils._pytree import tree_map
 
 CUDA = torch.device("cuda", 0)
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+# Where an operator's own code for a GPU is looked for, in this order.
+OWN_KEYS = (torch._C.DispatchKey.CUDA, torch._C.DispatchKey.CompositeExplicitAutograd, COMPOSITE)
 
 
 def check_device(device):
@@ -327,6 +329,13 @@ def host(what):
     raise NotAPlan(f"the code {what}")
 
 
+def own_key(func):
+    """Where the code of an operator that was defined in Python is (torch.library); None for all others."""
+    if func._schema.name not in torch.library._defs:
+        return None
+    return next((k for k in OWN_KEYS if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), k)), None)
+
+
 class Record(TorchDispatchMode):
     """Calls without a recorded tensor among their arguments: factories, and calls on the candidate's own constants."""
 
@@ -340,6 +349,9 @@ class Record(TorchDispatchMode):
             (args, kwargs)
         ):
             return func(*args, **kwargs)
+        if (key := own_key(func)) is not None:  # what is in it is recorded: its launches and aten calls
+            with self:
+                return func._op_dk(key, *args, **kwargs)
         if torch.is_inference_mode_enabled():
             # What autograd does elsewhere: detach_ itself; linear, einsum and the like by the calls in them.
             if func._schema.name == "aten::detach_":
