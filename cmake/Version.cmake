@@ -2,6 +2,7 @@
 # work tree that is built, the build's type. Run as a script (-DOUTPUT=) at every build; the file is written anew only
 # where something of it changed. A tree without git (the sources of an archive) has the commit of the variable COMMIT.
 if(CMAKE_SCRIPT_MODE_FILE)
+  cmake_minimum_required(VERSION 3.25)  # or it warns at every build
   execute_process(COMMAND git -C ${SOURCE} describe --always --dirty --abbrev=12 --exclude=*
                   OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
   if(failed)

@@ -6,6 +6,13 @@ function bestRow(rows) {
 }
 
 const stateName = (run) => (stateOfRun(run) === 'silent' ? 'dead' : stateOfRun(run));
+// Where a run is, or where and why it ended.
+function stageText(run, state) {
+  const {done, total} = run.progress || {};
+  const at = [ run.stage, total && `${done} of ${total}` ].filter(Boolean).join(' ');
+  return state === 'finished' ? '' : [ at, run.reason ].filter(Boolean).join(': ');
+}
+
 const picked = new Set();
 async function runsView(query) {
   const answer = await api('runs');
@@ -25,7 +32,7 @@ async function runsView(query) {
   };
   count();
   const rows = found.map((run) => {
-    const best = bestRow(run.rows), state = stateOfRun(run), progress = run.progress || {};
+    const best = bestRow(run.rows), state = stateOfRun(run);
     const box = element('input', {
       type : 'checkbox',
       'aria-label' : `compare ${run.name}`,
@@ -45,11 +52,7 @@ async function runsView(query) {
         element('td', {class : 'number'}, best ? percent(best.pass_at_1) : ''),
         element('td', {class : 'number'}, best ? intervalText(intervalOf(best)) : ''),
         element('td', {}, best ? `${labelOf(best)}, ${plural(best.turns, 'turn')}` : ''),
-        element(
-            'td', {},
-            state === 'running' || state === 'silent' ?
-                `${run.stage || ''} ${progress.total ? `${progress.done} of ${progress.total}` : ''}` :
-                run.reason || ''),
+        element('td', {}, stageText(run, state)),
         element('td', {}, clock(run.started)));
   });
   const go = (value) => {

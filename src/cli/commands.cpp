@@ -7,6 +7,7 @@
 
 #include "base/build.h"
 #include "base/error.h"
+#include "base/filesystem.h"
 #include "base/log.h"
 #include "base/process.h"
 
@@ -107,6 +108,9 @@ int run(int argc, char** argv) {
   } catch (const Error& error) {
     fmt::print(stderr, "tritonforge: {}\n", error.what());
     return exit_code(error.kind());
+  } catch (const fs::filesystem_error& error) {  // a folder that cannot be made, a file that cannot be removed
+    fmt::print(stderr, "tritonforge: {}: {}\n", error.path1().string(), error.code().message());
+    return exit_code(ErrorKind::kUnavailable);
   } catch (const std::exception& error) {
     fmt::print(stderr, "tritonforge: internal error: {}\n", error.what());
     return 1;

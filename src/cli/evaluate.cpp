@@ -5,6 +5,7 @@
 #include "base/filesystem.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "cli/can_listen.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/own_evaluator.h"
@@ -129,6 +130,7 @@ void serve_evaluator(EvaluatorFlags flags) {
     serve_until_signal(signals, server, 10, server.refusals());
     return;
   }
+  check_can_listen(flags.http);
   choose_gpus(flags.evaluator);
   std::optional<router::Router> compile_servers;
   evaluate::LoweringPool::Elsewhere elsewhere;

@@ -29,6 +29,8 @@ void print_plan(const orchestrate::RecipeConfig& config, bool json, bool strict)
     }
   }
   std::ranges::copy(orchestrate::doubts(config), std::back_inserter(plan.notes));
+  if (plan.not_ready.empty())
+    std::ranges::copy(orchestrate::doubts_of_problems(config), std::back_inserter(plan.notes));
   fmt::print("{}", json ? orchestrate::to_json(plan).dump(2) + "\n" : orchestrate::format_plan(plan));
 }
 

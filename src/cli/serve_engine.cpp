@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/process.h"
+#include "cli/can_listen.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "contract/weights.h"
@@ -28,6 +29,7 @@ void serve_engine(EngineFlags flags) {
   SignalWaiter signals;
   log::start(fmt::format("engine:{}", flags.http.port));
   flags.http.read_secrets();
+  check_can_listen(flags.http);
   engine::EngineOptions options = flags.engine;
   if (const char* key = std::getenv(kWeightsKey)) options.weights_key = key;
   engine::Engine engine(options);

@@ -1,6 +1,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "cli/can_listen.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "contract/weights.h"
@@ -44,6 +45,7 @@ void serve_trainer(TrainerFlags flags) {
   if (const char* key = std::getenv(kWeightsKey)) options.weights_key = key;
   if (options.ranks.rank > 0)  // stopped by rank 0
     return train::follow_rank_0(options.config, options.ranks, options.weights_key);
+  check_can_listen(flags.http);
   train::TrainerService service(options);
   train::TrainerServer server(service, flags.http);
   server.start();

@@ -5,13 +5,22 @@
 namespace tritonforge::orchestrate {
 
 void Pace::at(double now, int64_t done) {
-  if (!seen_.empty() && done <= seen_.back().second) return;
+  if (!seen_.empty() && done < seen_.back().second) return go_back(now, done);
+  if (!seen_.empty() && done == seen_.back().second) return;
   seen_.emplace_back(now, done);
   if (seen_.size() > 2 && !first_is_gone_) {
     seen_.pop_front();
     first_is_gone_ = true;
   }
   if (seen_.size() > kLast) seen_.pop_front();
+}
+
+void Pace::go_back(double now, int64_t done) {
+  const auto [last, units] = seen_.back();
+  for (auto& [time, count] : seen_) {
+    time += now - last;
+    count -= units - done;
+  }
 }
 
 double Pace::left(double now, int64_t total) const {

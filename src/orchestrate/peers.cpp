@@ -240,7 +240,8 @@ void Trainer::finish(const fs::path& folder) {
     const Json saved = post("/save", Json::object(), steps_, 1800);
     const auto left = require<int64_t>(saved, "uncommitted_leases", "the trainer's reply to POST /save");
     if (left == 0) return left;
-    return Error(ErrorKind::kUnavailable, fmt::format("{} leases are not committed", left));
+    return Error(ErrorKind::kUnavailable,
+                 fmt::format("{} leases are not committed (the trainer's log says why)", left));
   };
   net::retry<int64_t>("the buffer to take the trainer's commits", Deadline::after(kRolePatience), save).value();
   export_model(folder);

@@ -145,4 +145,22 @@ std::vector<std::string> doubts(const RecipeConfig& config) {
   return found;
 }
 
+std::vector<std::string> doubts_of_problems(const RecipeConfig& config) {
+  std::vector<std::string> found;
+  if (!config.has_stage("rl")) return found;
+  std::set<std::string> trained;
+  for (const Problem& problem : rl_problems(config)) trained.insert(problem.source);
+  const auto compare = [&](const char* key, const std::vector<Problem>& measured) {
+    const auto both = std::ranges::count_if(measured, [&](const Problem& one) { return trained.contains(one.source); });
+    if (both > 0)
+      found.push_back(
+          fmt::format("{}: {} of {} problems are in rl.problems, too: what is measured on them is not held "
+                      "out",
+                      key, both, measured.size()));
+  };
+  if (config.has_stage("bench")) compare("bench.problems", bench_problems(config));
+  if (config.rl.validation.every > 0) compare("rl.validation.problems", validation_problems(config));
+  return found;
+}
+
 }  // namespace tritonforge::orchestrate

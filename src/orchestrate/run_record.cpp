@@ -121,11 +121,13 @@ RunRecord::RunRecord(fs::path folder, bool resume)
   for (const std::string& line : LineTail(folder_ / "problems.jsonl").poll())
     problems_.insert(parse_json(line, (folder_ / "problems.jsonl").string()).value("id", ""));
   // A step whose line was cut off by a crash is written again.
-  for (const std::string& line : LineTail(folder_ / "steps.jsonl").poll()) {
-    const Json step = parse_json(line, (folder_ / "steps.jsonl").string());
+  const std::string steps = (folder_ / "steps.jsonl").string();
+  for (size_t number = 0; const std::string& line : LineTail(steps).poll()) {
+    const Json step = parse_json(line, fmt::format("{}:{}", steps, ++number));
     last_step_[step.value("stage", "")] = step.value("step", int64_t{-1});
   }
   cut_transcripts();
+  require_buffer();
 }
 
 // A step's transcripts are written before its line: those of a step that a kill left without one come again with it.
@@ -143,6 +145,16 @@ void RunRecord::cut_transcripts() const {
     kept = kept.substr(0, begin);
   }
   if (kept.size() < whole.size()) fs::resize_file(file, kept.size());
+}
+
+// The trainer's leases are names in it: a fresh one knows none of them, and would be asked to commit them for ever.
+void RunRecord::require_buffer() const {
+  const bool rl_goes_on = last_step("rl") > 0 && !stage_done("rl");
+  if (!rl_goes_on || fs::exists(folder_ / "buffer.sqlite")) return;
+  fail(ErrorKind::kNotFound,
+       "--resume: {} is gone, and with it what RL was to train on: begin another run (--output), or without --resume "
+       "after removing this folder",
+       (folder_ / "buffer.sqlite").string());
 }
 
 void RunRecord::save_state() {

@@ -108,6 +108,7 @@ class RunRecord {
  private:
   void save_state();
   void cut_transcripts() const;
+  void require_buffer() const;
   std::vector<std::string> left() const;
   std::optional<double> took(const std::string& kind) const;
   void add_step(const std::string& stage, int64_t number, Json step);

@@ -194,6 +194,12 @@ std::string Supervisor::watch_healthy(Role& role) {
   }
 }
 
+// What is still coming up has nothing to save, and an evaluator hears no signal before its Python is there.
+double Supervisor::grace_of(const Role& role) {
+  constexpr double kStartingGrace = 1;
+  return role.ready ? role.spec.grace_s : std::min(kStartingGrace, role.spec.grace_s);
+}
+
 void Supervisor::watch(Role& role) {
   bool has_run = false;  // one that never came up is not tried again: its fault is in the command or the machine
   while (true) {
@@ -213,11 +219,12 @@ void Supervisor::watch(Role& role) {
     if (reason.empty()) reason = watch_healthy(role);
     // Asked to stop: the end of the watch.
     std::unique_lock lock(mutex_);
+    const double grace_s = grace_of(role);
     role.ready = false;
     role.status.figures.clear();
     if (role.stopping) {
       lock.unlock();
-      if (role.process) role.process->stop(role.spec.grace_s);
+      if (role.process) role.process->stop(grace_s);
       lock.lock();
       role.status.state = RoleState::kYellow;
       role.status.detail = "stopped";
@@ -317,7 +324,7 @@ double Supervisor::longest_grace_s() const {
   std::lock_guard lock(mutex_);
   double first = 0, others = 0;
   for (const auto& role : roles_)
-    (role->spec.stops_first ? first : others) = std::max(role->spec.stops_first ? first : others, role->spec.grace_s);
+    (role->spec.stops_first ? first : others) = std::max(role->spec.stops_first ? first : others, grace_of(*role));
   return first + others;
 }
 

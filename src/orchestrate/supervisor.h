@@ -95,6 +95,7 @@ class Supervisor {
   void bring_up(Role& role, bool restarted);
   std::string watch_healthy(Role& role);
   static void join(Role& role);
+  static double grace_of(const Role& role);  // under mutex_
   std::shared_ptr<Role> find(const std::string& name) const;
   std::string log_tail(const std::string& name) const;
 

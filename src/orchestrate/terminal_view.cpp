@@ -69,6 +69,15 @@ std::string progress_text(const RunRecord::Progress& progress) {
   return text;
 }
 
+// Why a role is not green, where it says so.
+std::vector<std::string> reasons_of(const std::vector<RoleStatus>& roles) {
+  std::vector<std::string> lines;
+  for (const auto& role : roles) {
+    if (role.state != RoleState::kGreen && !role.detail.empty()) lines.push_back(role.name + ": " + role.detail);
+  }
+  return lines;
+}
+
 double number(const Json& step, const char* key) { return step.value(key, 0.0); }
 
 }  // namespace
@@ -89,7 +98,8 @@ size_t rows_taken(const std::vector<std::string>& lines, size_t width) {
 }
 
 std::vector<std::string> live_lines(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress,
-                                    const std::vector<BenchRow>& rows, size_t width, size_t height) {
+                                    const std::vector<BenchRow>& rows, size_t width, size_t height,
+                                    const std::vector<std::string>& reasons) {
   std::vector<std::string> states{""};
   for (const auto& role : roles) {
     const std::string label = role.name + (role.restarts ? fmt::format(" (restarted {}x)", role.restarts) : "");
@@ -104,6 +114,7 @@ std::vector<std::string> live_lines(const std::vector<RoleStatus>& roles, const 
   std::vector<std::string> lines;
   const size_t room = std::max<size_t>(height, 1) - 1;
   if (states.size() > room) states.resize(room);
+  if (states.size() + reasons.size() <= room) states.insert(states.end(), reasons.begin(), reasons.end());
   if (states.size() + table.size() <= room) lines = table;
   lines.insert(lines.end(), states.begin(), states.end());
   lines.push_back(progress_text(progress));
@@ -134,7 +145,8 @@ std::string redrawn(const std::deque<std::string>& above, const std::vector<std:
   return text;
 }
 
-TerminalView::TerminalView() : terminal_(::isatty(STDERR_FILENO)), size_(terminal_size()) {}
+TerminalView::TerminalView(double lasting_s)
+    : terminal_(::isatty(STDERR_FILENO)), lasting_s_(lasting_s), size_(terminal_size()) {}
 
 // A window of another size has wrapped, moved or cut what was drawn, and some (tmux) tell of it only a moment after
 // they have: where the live part stands is known again when all is drawn anew.
@@ -166,20 +178,22 @@ void TerminalView::line(const std::string& text) {
 
 void TerminalView::update(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress,
                           const std::vector<BenchRow>& rows) {
-  if (!terminal_) {
-    std::string states;
-    for (const auto& role : roles) {
-      if (role.state != RoleState::kGreen) states += fmt::format(" {}={}", role.name, name_of(role.state));
-    }
-    const std::string plain = progress.stage + states;
-    if (plain == last_plain_ && seconds_since(last_plain_time_) < 10) return;
-    if (!progress.stage.empty()) line(progress_text(progress) + states);
-    last_plain_ = plain;
-    last_plain_time_ = Clock::now();
-    return;
+  std::string states;
+  for (const auto& role : roles) {
+    if (role.state != RoleState::kGreen) states += fmt::format(" {}={}", role.name, name_of(role.state));
   }
-  const WindowSize size = terminal_size();
-  draw("", live_lines(roles, progress, rows, size.columns - 1, size.rows - 1));
+  const bool same = std::exchange(last_state_, progress.stage + states) == last_state_;
+  if (!same) last_time_ = Clock::now();
+  const bool lasts = same && seconds_since(last_time_) >= lasting_s_;
+  const std::vector<std::string> reasons = lasts ? reasons_of(roles) : std::vector<std::string>{};
+  if (terminal_) {
+    const WindowSize size = terminal_size();
+    return draw("", live_lines(roles, progress, rows, size.columns - 1, size.rows - 1, reasons));
+  }
+  if ((same && !lasts) || progress.stage.empty()) return;
+  line(progress_text(progress) + states);
+  for (const std::string& reason : reasons) line("  " + reason);
+  last_time_ = Clock::now();
 }
 
 void TerminalView::finish() {

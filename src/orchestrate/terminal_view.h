@@ -20,7 +20,8 @@ struct WindowSize {
 
 class TerminalView {
  public:
-  TerminalView();
+  // What stays as it is for so long is said again without a terminal, and on both why a role is not green.
+  explicit TerminalView(double lasting_s = 10);
   void line(const std::string& text);  // scrolls by
   void update(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress,
               const std::vector<BenchRow>& rows = {});
@@ -30,18 +31,20 @@ class TerminalView {
  private:
   void draw(const std::string& above, std::vector<std::string> live);
   bool terminal_;
+  double lasting_s_;
   WindowSize size_;                // when it was drawn last
   bool screen_is_ours_ = false;    // nothing is on it that others wrote
   std::deque<std::string> above_;  // lines that scrolled by, the newest
   std::vector<std::string> live_;  // as printed
-  std::string last_plain_;
-  Clock::time_point last_plain_time_{};
+  std::string last_state_;         // the stage, and the roles that are not green
+  Clock::time_point last_time_{};  // since when; without a terminal, when it was said
 };
 
 // What stays below: at most `height` lines of at most `width` columns. Where there is no room the table goes first,
-// then roles; the progress bar never.
+// then the reasons for which roles are not green, then roles; the progress bar never.
 std::vector<std::string> live_lines(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress,
-                                    const std::vector<BenchRow>& rows, size_t width, size_t height);
+                                    const std::vector<BenchRow>& rows, size_t width, size_t height,
+                                    const std::vector<std::string>& reasons = {});
 // What draws the whole screen anew: the newest lines that scrolled by, as many as there is room for, and the live part
 // below them. What stood there is overwritten row by row, since clearing a screen makes some terminals keep it.
 std::string redrawn(const std::deque<std::string>& above, const std::vector<std::string>& live, WindowSize size);

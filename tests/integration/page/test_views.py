@@ -49,6 +49,12 @@ def test_the_index_finds_runs_and_says_which_are_dead(visit):
     assert text(page, "h1") == "second" and text(page, "#stage") == "finished"
 
 
+def test_the_index_says_where_and_why_a_run_ended(visit, update_status):
+    update_status("second", state="stopped", stage="rl", reason="Interrupt", progress={"done": 3, "total": 8})
+    row = visit("/runs").locator("tbody tr", has_text="second")
+    assert "rl 3 of 8: Interrupt" in row.inner_text()
+
+
 def test_chosen_runs_are_compared(visit):
     page = visit("/runs")
     for name in ("first", "second"):

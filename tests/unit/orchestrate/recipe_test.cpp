@@ -94,6 +94,16 @@ TEST_F(RecipeTest, ADistributionThatIsCutAndTrainedOnIsDoubted) {
   EXPECT_THAT(of({"bench.sampling.top_p=0.95"}), ::testing::IsEmpty()) << "nothing is trained on it";
 }
 
+TEST_F(RecipeTest, MeasuringWhatIsTrainedOnIsDoubted) {
+  const auto problems = fs::path(TF_SOURCE_DIR) / "problems/quickstart";
+  const auto path = write("a.yaml", fmt::format("name: a\nmodel: {{path: m}}\nstages: [rl, bench]\n"
+                                                "rl: {{problems: {0}/rl}}\nbench: {{problems: {0}/holdout}}\n",
+                                                problems.string()));
+  EXPECT_THAT(doubts_of_problems(load_recipe(path, {})), ::testing::IsEmpty());
+  EXPECT_THAT(doubts_of_problems(load_recipe(path, {"bench.problems=" + (problems / "rl").string(), "bench.limit=7"})),
+              ::testing::ElementsAre(HasSubstr("bench.problems: 7 of 7 problems are in rl.problems, too")));
+}
+
 TEST_F(RecipeTest, TrainingOnWhatAnEngineInFp8SaidIsDoubted) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
   EXPECT_THAT(doubts(load_recipe(path, {"engine.kv_cache_dtype=fp8_e4m3"})),

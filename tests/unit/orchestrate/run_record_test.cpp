@@ -176,6 +176,30 @@ TEST(RunRecord, ResumeKeepsWhatWasFinishedAndWritesNoStepTwice) {
   EXPECT_EQ(result.at("stages").at(0).at("ci95").size(), 2u);
 }
 
+TEST(RunRecord, WhatIsMissingOrDamagedEndsAResumeInOneLine) {
+  TemporaryFolder folder("record");
+  {
+    RunRecord record(folder.path(), /*resume=*/false);
+    RlStep step;
+    step.trained = trained(1);
+    record.add_rl_step(step);
+    record.add_sft_step(trained(1));
+  }
+  const auto refusal = [&]() -> std::string {
+    try {
+      RunRecord(folder.path(), /*resume=*/true);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal(), testing::HasSubstr("buffer.sqlite is gone"));
+  write_file_atomic(folder.path() / "buffer.sqlite", "");
+  EXPECT_EQ(refusal(), "");
+  append_line_durable(folder.path() / "steps.jsonl", "{\"stage\": \"rl\", \"st");
+  EXPECT_THAT(refusal(), testing::HasSubstr("steps.jsonl:3: not valid JSON"));
+}
+
 TEST(RunRecord, AnRlStepIsOneLineWithItsRatesAndTimes) {
   TemporaryFolder folder("record");
   RunRecord record(folder.path(), /*resume=*/false);
@@ -313,6 +337,7 @@ TEST(RunRecord, TranscriptsOfAStepWithoutItsLineAreCut) {
     RlStep step;
     step.trained.metrics.step = 1;
     record.add_rl_step(step);
+    write_file_atomic(record.folder() / "buffer.sqlite", "");
   }
   const std::string finished = read_file(folder.path() / "run/trajectories.jsonl");
   RunRecord(folder.path() / "run", /*resume=*/true).add_transcripts({transcript}, 2);  // killed before its line

@@ -284,7 +284,7 @@ TEST(Supervisor, StoppingDuringStartEndsTheWait) {
       TF_PYTHON, "-c",
       "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); signal.pause()"};
   spec.ready_timeout_s = 3600;  // longer than any test may take: only the stop ends the wait
-  spec.grace_s = 0.05;
+  spec.grace_s = 3600;          // what it would have to save it has not made yet
   const fs::path log = logs.path() / "engine-0.log";
   std::thread stopper([&] {
     while (!fs::exists(log) || read_file(log) != "deaf\n") std::this_thread::yield();

@@ -54,6 +54,36 @@ TEST(LiveLines, FitTheWindowWhateverItsSize) {
   EXPECT_EQ(live_lines(roles(), progress, rows(), 200, 4).size(), 2u);  // no room for the table
 }
 
+TEST(LiveLines, SayWhyARoleIsNotGreenWhereThereIsRoom) {
+  const std::vector<std::string> reasons{"trainer: the last checkpoint failed: No space left on device"};
+  const RunRecord::Progress progress;
+  const auto wide = live_lines(roles(), progress, rows(), 200, 40, reasons);
+  ASSERT_EQ(wide.size(), 6u);
+  EXPECT_EQ(wide[4], reasons[0]);
+  EXPECT_EQ(live_lines(roles(), progress, rows(), 200, 5, reasons).size(), 3u);  // the table goes first
+  EXPECT_EQ(live_lines(roles(), progress, rows(), 200, 2, reasons).size(), 2u);  // then the reason
+  EXPECT_THAT(live_lines(roles(), progress, rows(), 20, 40, reasons), testing::Contains(reasons[0].substr(0, 20)));
+}
+
+TEST(TerminalView, AStateThatLastsIsSaidAgainWithItsReason) {
+  std::vector<RoleStatus> list = roles();
+  list.back().state = RoleState::kYellow;
+  list.back().detail = "the last checkpoint failed: No space left on device";
+  RunRecord::Progress progress;
+  progress.stage = "sft";
+  const auto said = [&](double lasting_s, int times) {
+    ::testing::internal::CaptureStderr();
+    TerminalView view(lasting_s);
+    for (int i = 0; i < times; ++i) view.update(list, progress);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said(0, 1), "sft        trainer=yellow\n");
+  EXPECT_EQ(said(0, 2),
+            "sft        trainer=yellow\nsft        trainer=yellow\n"
+            "  trainer: the last checkpoint failed: No space left on device\n");
+  EXPECT_EQ(said(1e9, 2), "sft        trainer=yellow\n");
+}
+
 TEST(LiveLines, AWindowMadeNarrowerWrapsWhatWasPrinted) {
   EXPECT_EQ(columns_of("\x1b[32m●\x1b[0m trainer"), 9u);
   EXPECT_EQ(rows_taken({std::string(80, 'x'), "", "\x1b[32m●\x1b[0m"}, 100), 3u);
@@ -107,6 +137,16 @@ TEST(Pace, TheFirstUnitDoesNotCountAndTheUnitUnderWayDoes) {
   EXPECT_NEAR(pace.left(70, 10), 14, 1e-9);  // it takes longer than the others did
   pace.at(64, 10);
   EXPECT_EQ(pace.left(70, 10), 0);
+}
+
+TEST(Pace, UnitsThatAreMadeAgainTakeAsLongAsBefore) {
+  Pace pace;
+  for (int unit = 0; unit <= 7; ++unit) pace.at(2 * unit, unit);
+  EXPECT_NEAR(pace.left(14, 8), 2, 1e-9);
+  pace.at(20, 4);  // the trainer died: four steps are ahead again
+  EXPECT_NEAR(pace.left(20, 8), 8, 1e-9);
+  pace.at(22, 5);
+  EXPECT_NEAR(pace.left(22, 8), 6, 1e-9);
 }
 
 // Seconds of the steps of real runs (two cores, no GPU, models/tiny-base; how they were taken is in the file).
