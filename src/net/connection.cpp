@@ -177,13 +177,15 @@ awaitable<bool> Connection::serve_one() {
   reply_ = std::make_shared<Reply>(
       incoming.framing,
       // The last word of a handler on this loop is written within its call, not a turn of the loop later; of a stream's
-      // pieces those of one turn go out together.
-      [weak = weak_from_this(), executor = stream_.get_executor()](bool last) {
+      // pieces those of one turn go out together. A handler may outlive the server, and its loop with it.
+      [weak = weak_from_this(), weak_loop = std::weak_ptr(Loop::current())](bool last) {
+        const auto loop = weak_loop.lock();
+        if (!loop) return;
         auto wake = [weak] {
           if (const auto self = weak.lock()) self->event_.notify();
         };
-        if (last) asio::dispatch(executor, std::move(wake));
-        else asio::post(executor, std::move(wake));
+        if (last) asio::dispatch(loop->io, std::move(wake));
+        else asio::post(loop->io, std::move(wake));
       },
       host_.draining);
   if (end_of_input_) reply_->client_gone();
