@@ -1,6 +1,7 @@
 // libs: tf_train
 // Tokens per second of SFT steps on the CPU: the trainer's own passes and autograd's, in turns, and the share of the
-// step that its GEMMs must take at the GEMM speed measured beside them (the limit). Then one micro-batch's forward and
+// step that its GEMMs must take at the GEMM speed measured beside them (the limit), by the clock and in processor
+// seconds, which tell more where others have the cores, too. Then one micro-batch's forward and
 // backward pass in fp32 with the head's logits computed once and twice, in turns. Then RL steps of groups of 8 samples,
 // each prompt computed once and once a sample, in turns, in processor seconds: of the quickstart's lengths, and of
 // longer prompts.
@@ -30,17 +31,23 @@ namespace {
 constexpr int64_t kSequences = 18, kLength = 450;
 
 // The best of several: it stands for what the machine can.
-double gemm_flops_per_s(at::ScalarType dtype, int64_t rows, int64_t inner, int64_t columns) {
+struct Speed {
+  double wall = 0, processors = 0;  // FLOP a second, of the clock's and of all processors'
+};
+double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+void raise_to_gemm(Speed& speed, at::ScalarType dtype, int64_t rows, int64_t inner, int64_t columns) {
   const at::NoGradGuard no_grad;
   const at::Tensor a = at::randn({rows, inner}).to(dtype), b = at::randn({columns, inner}).to(dtype);
   at::linear(a, b);
-  double best = 1e30;
+  constexpr int kRuns = 10;
+  const double work = 2.0 * kRuns * static_cast<double>(rows * inner * columns);
   for (int round = 0; round < 20; ++round) {
     const auto started = Clock::now();
-    for (int run = 0; run < 10; ++run) at::linear(a, b);
-    best = std::min(best, seconds_since(started) / 10);
+    const double before = processor_seconds();
+    for (int run = 0; run < kRuns; ++run) at::linear(a, b);
+    speed.processors = std::max(speed.processors, work / (processor_seconds() - before));
+    speed.wall = std::max(speed.wall, work / seconds_since(started));
   }
-  return 2.0 * static_cast<double>(rows * inner * columns) / best;
 }
 
 std::vector<TrainSequence> batch(int64_t vocab) {
@@ -61,7 +68,7 @@ std::vector<TrainSequence> batch(int64_t vocab) {
 struct Path {
   const char* name;
   std::unique_ptr<train::Trainer> trainer;
-  std::vector<double> seconds{};
+  std::vector<double> seconds{}, processors{};
   StepMetrics last{};
 };
 
@@ -173,22 +180,25 @@ void sft_beside_autograd(const model::ModelConfig& shape, const train::TrainConf
   paths.push_back(path_of("ours", shape, config, false));
   paths.push_back(path_of("autograd", shape, config, true));
   const auto sequences = batch(shape.vocab_size);
-  double gemm = 0;
+  Speed gemm;
   for (int64_t round = 0; round <= rounds; ++round) {  // the first one warms up
     for (Path& path : paths) {
+      const double before = processor_seconds();
       path.last = path.trainer->train_step(StepKind::kSft, sequences);
-      if (round > 0) path.seconds.push_back(path.last.seconds);
+      if (round == 0) continue;
+      path.seconds.push_back(path.last.seconds);
+      path.processors.push_back(processor_seconds() - before);
     }
-    gemm = std::max(gemm, gemm_flops_per_s(dtype, 2048, shape.hidden_size, 2 * shape.intermediate_size));
+    raise_to_gemm(gemm, dtype, 2048, shape.hidden_size, 2 * shape.intermediate_size);
   }
   // Forward 2, backward 4 operations a weight and token; the head only where there is a target.
   const double head = static_cast<double>(shape.vocab_size * shape.hidden_size), tokens = paths[0].last.tokens;
   const double body = static_cast<double>(shape.parameter_count()) - head;
-  const double limit = 6 * (body * tokens + head * paths[0].last.target_tokens) / gemm;
+  const double work = 6 * (body * tokens + head * paths[0].last.target_tokens), limit = work / gemm.wall;
   fmt::print("{} {} parameters, {} threads, {} tokens a step, micro-batches of {}, {} rounds\n", config.dtype,
              shape.parameter_count(), at::get_num_threads(), tokens, config.max_tokens_per_micro_batch, rounds);
   fmt::print("limit     {:8.0f} tokens/s: the step's GEMMs at the best {:.0f} GFLOP/s of at::linear\n", tokens / limit,
-             gemm / 1e9);
+             gemm.wall / 1e9);
   for (Path& path : paths) {
     std::sort(path.seconds.begin(), path.seconds.end());
     const double median = path.seconds[path.seconds.size() / 2];
@@ -196,6 +206,10 @@ void sft_beside_autograd(const model::ModelConfig& shape, const train::TrainConf
         "{:<9} {:8.0f} tokens/s (median; {:.0f} to {:.0f}), GEMMs {:.2f} of the step (best {:.2f}), loss {:.6f}\n",
         path.name, tokens / median, tokens / path.seconds.back(), tokens / path.seconds.front(), limit / median,
         limit / path.seconds.front(), path.last.loss);
+    std::sort(path.processors.begin(), path.processors.end());
+    const double cost = path.processors[path.processors.size() / 2];
+    fmt::print("          {:8.2f} processor seconds a step (median; {:.2f} to {:.2f}), GEMMs {:.2f} of them\n", cost,
+               path.processors.front(), path.processors.back(), work / gemm.processors / cost);
   }
   head_once_and_twice(shape, config, sequences, 4 * rounds);
 }
