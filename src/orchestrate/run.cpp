@@ -149,7 +149,14 @@ BenchEnd measure(RunContext& run, const std::string& weights) {
   return run_bench(run, weights);
 }
 
+// A stop may come between a stage's end and its commits: what is left of them is done by the run that goes on.
+void commit_leases(RunContext& run) {
+  for (const std::string& lease : run.record.leases_to_commit()) run.buffer.commit(lease, /*step=*/0);
+  run.record.leases_are_committed();
+}
+
 void run_stages(RunContext& run, StatusThread& status) {
+  commit_leases(run);
   const auto left = stages_left(run.config, run.record);
   run.record.set_plan(left);
   for (const std::string& stage : left) {
@@ -159,8 +166,8 @@ void run_stages(RunContext& run, StatusThread& status) {
     else if (stage == "sft") run_sft(run);
     else if (stage == "rl") train_rl(run);
     else measured = measure(run, stage.substr(std::string_view("bench-").size()));
-    run.record.finish_stage(stage, seconds_since(start), measured.rows);
-    for (const std::string& lease : measured.leases) run.buffer.commit(lease, /*step=*/0);
+    run.record.finish_stage(stage, seconds_since(start), measured.rows, measured.leases);
+    commit_leases(run);
     if (!measured.rows.empty()) status.table(measured.rows);
     const auto next = std::span(left).subspan(static_cast<size_t>(&stage - left.data()) + 1);
     status.line(fmt::format("{} done in {}{}{}", stage, format_duration(seconds_since(start)),

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/line_tail.h"
 #include "base/nvml.h"
@@ -118,6 +119,7 @@ RunRecord::RunRecord(fs::path folder, bool resume)
   started_ = optional_field<double>(json, "started", started_, state.string());
   wall_s_ = require<std::map<std::string, double>>(json, "wall_s", state.string());
   for (const auto& row : require<Json>(json, "rows", state.string())) rows_.push_back(bench_row_from_json(row));
+  leases_to_commit_ = optional_field<std::vector<std::string>>(json, "leases_to_commit", {}, state.string());
   for (const std::string& line : LineTail(folder_ / "problems.jsonl").poll())
     problems_.insert(parse_json(line, (folder_ / "problems.jsonl").string()).value("id", ""));
   // A step whose line was cut off by a crash is written again.
@@ -160,7 +162,8 @@ void RunRecord::require_buffer() const {
 void RunRecord::save_state() {
   Json rows = Json::array();
   for (const auto& row : rows_) rows.push_back(to_json(row));
-  const Json state = {{"started", started_}, {"begun", begun_}, {"done", done_}, {"wall_s", wall_s_}, {"rows", rows}};
+  const Json state = {{"started", started_}, {"begun", begun_}, {"done", done_},
+                      {"wall_s", wall_s_},   {"rows", rows},    {"leases_to_commit", leases_to_commit_}};
   write_file_atomic(folder_ / "state.json", state.dump(1));
 }
 
@@ -181,11 +184,24 @@ std::vector<std::string> RunRecord::begun_stages() const {
   return begun_;
 }
 
-void RunRecord::finish_stage(const std::string& stage, double wall_s, const std::vector<BenchRow>& rows) {
+void RunRecord::finish_stage(const std::string& stage, double wall_s, const std::vector<BenchRow>& rows,
+                             const std::vector<std::string>& leases) {
   std::lock_guard lock(mutex_);
   done_.push_back(stage);
   wall_s_[stage] += wall_s;
   rows_.insert(rows_.end(), rows.begin(), rows.end());
+  leases_to_commit_.insert(leases_to_commit_.end(), leases.begin(), leases.end());
+  save_state();
+}
+
+std::vector<std::string> RunRecord::leases_to_commit() const {
+  std::lock_guard lock(mutex_);
+  return leases_to_commit_;
+}
+
+void RunRecord::leases_are_committed() {
+  std::lock_guard lock(mutex_);
+  if (std::exchange(leases_to_commit_, {}).empty()) return;
   save_state();
 }
 

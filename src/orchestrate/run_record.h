@@ -70,8 +70,12 @@ class RunRecord {
   // Its input has been read and its first work is about to be asked for: from here on its options decide the result.
   void begin_stage(const std::string& stage);
   std::vector<std::string> begun_stages() const;
-  // With the rows that the stage adds to the table: both or neither.
-  void finish_stage(const std::string& stage, double wall_s, const std::vector<BenchRow>& rows = {});
+  // With the rows that the stage adds to the table, and the leases that are to be committed for it: all or nothing.
+  void finish_stage(const std::string& stage, double wall_s, const std::vector<BenchRow>& rows = {},
+                    const std::vector<std::string>& leases = {});
+  // Of the stages that are done, those of a run that was stopped before it had committed them among them.
+  std::vector<std::string> leases_to_commit() const;
+  void leases_are_committed();
   std::vector<BenchRow> rows() const;
   std::map<std::string, double> wall_s() const;
 
@@ -130,6 +134,7 @@ class RunRecord {
   double started_;
   std::map<std::string, double> wall_s_;
   std::vector<BenchRow> rows_;
+  std::vector<std::string> leases_to_commit_;
   std::map<std::string, int64_t> last_step_;
   std::vector<Json> steps_;
   std::set<std::string> problems_;

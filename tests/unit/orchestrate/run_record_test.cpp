@@ -145,7 +145,8 @@ TEST(RunRecord, ResumeKeepsWhatWasFinishedAndWritesNoStepTwice) {
     RunRecord record(folder.path(), /*resume=*/false);
     record.begin_stage("sft");
     record.begin_stage("sft");
-    record.finish_stage("sft", 12.5, bench_rows("base", {{trajectory({turn(true, false)})}}, {1}));
+    record.finish_stage("sft", 12.5, bench_rows("base", {{trajectory({turn(true, false)})}}, {1}),
+                        {"lease-a", "lease-b"});
     record.add_sft_step(trained(1));
     record.add_sft_step(trained(2));
   }
@@ -156,6 +157,9 @@ TEST(RunRecord, ResumeKeepsWhatWasFinishedAndWritesNoStepTwice) {
   EXPECT_FALSE(record.stage_done("rl"));
   ASSERT_EQ(record.rows().size(), 1u);
   EXPECT_THAT(record.begun_stages(), testing::ElementsAre("sft"));
+  EXPECT_THAT(record.leases_to_commit(), testing::ElementsAre("lease-a", "lease-b"));  // of a run stopped before
+  record.leases_are_committed();
+  EXPECT_THAT(parse_json(read_file(folder.path() / "state.json"), "state").at("leases_to_commit"), testing::IsEmpty());
   EXPECT_EQ(record.last_step("sft"), 2);
   EXPECT_EQ(record.last_step("rl"), 0);
   EXPECT_EQ(record.first_step("sft", 3), 3);
