@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kOnes = -1;  // in place of a value: what a sum multiplies with
 constexpr double kElementBytes = 4;
-constexpr size_t kLongest = 64;  // dimensions of a chain; beyond it nothing is looked for
+constexpr size_t kLongest = 64;  // dimensions of a chain, and products above one another; beyond, nothing is looked for
 
 struct Product {
   int64_t matrices = 1, rows = 1, length = 1, columns = 1;
@@ -137,11 +137,11 @@ std::optional<Chain> turned(Chain chain, int64_t first, int64_t last) {
   return chain.sizes.front() == first && chain.sizes.back() == last ? std::optional(chain) : std::nullopt;
 }
 
-Chain chain_of(const Graph& graph, const Product& product) {
+Chain chain_of(const Graph& graph, const Product& product, size_t depth = 0) {
   const auto factor = [&](int value, int64_t first, int64_t last) {
     const Product* made = graph.made(value);
-    if (made != nullptr && made->matrices == product.matrices) {
-      if (const auto own = turned(chain_of(graph, *made), first, last); own && own->sizes.size() < kLongest)
+    if (made != nullptr && made->matrices == product.matrices && depth < kLongest) {
+      if (const auto own = turned(chain_of(graph, *made, depth + 1), first, last); own && own->sizes.size() < kLongest)
         return *own;
     }
     return Chain{.sizes = {first, last}};

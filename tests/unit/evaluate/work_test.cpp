@@ -378,6 +378,18 @@ TEST(Chains, AProductThatSomebodyElseLooksAtIsNeededAsItIs) {
   EXPECT_GT(chains_of(chain_of({mm(0, 1, 3), mm(3, 2, 4)})).saved, 0);
 }
 
+TEST(Chains, AsManyProductsAsAPlanMayHaveInARowTakeNoStack) {
+  const int products = static_cast<int>(PlanLimits().steps);
+  Plan plan;
+  plan.values.assign(static_cast<size_t>(products) + 1, {.shape = {2, 2}, .stride = {2, 1}, .weight = {}});
+  for (int k = 0; k < products; ++k) {
+    plan.steps.push_back(
+        {.name = "aten::mm", .args = Json::array({{{"t", k}}, {{"t", 0}}}), .kwargs = Json::object(), .out = {k + 1}});
+  }
+  plan.output_values = {products};
+  EXPECT_EQ(chains_of(plan).saved, 0);
+}
+
 TEST(OwnShare, IsTheSmallerOfTwo) {
   const Work reference{.computing = 100};
   EXPECT_DOUBLE_EQ(own_share({.computing = 300}, {}, reference), 1);
