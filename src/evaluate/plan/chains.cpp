@@ -192,19 +192,7 @@ class BestOrder {
   std::vector<size_t> split_;
 };
 
-double beyond(const ProductShapes& some, const ProductShapes& others) {
-  double flops = 0;
-  for (const auto& [shape, own] : some) {
-    const auto found = others.find(shape);
-    flops += std::max(0.0, own - (found == others.end() ? 0 : found->second));
-  }
-  return flops;
-}
-
-}  // namespace
-
-ProductShapes product_shapes(const Plan& plan) {
-  const Graph graph(plan);
+ProductShapes shapes_of(const Graph& graph) {
   ProductShapes shapes;
   for (const auto& [value, product] : graph.products()) {
     if (product.right != kOnes)
@@ -213,9 +201,11 @@ ProductShapes product_shapes(const Plan& plan) {
   return shapes;
 }
 
+}  // namespace
+
 Chains chains_of(const Plan& plan) {
-  Chains chains{.own = product_shapes(plan)};
   const Graph graph(plan);
+  Chains chains{.own = shapes_of(graph)};
   ProductShapes best;
   for (const auto& [value, product] : graph.products()) {
     if (graph.goes_on(value)) continue;  // a part of another one's chain
@@ -231,7 +221,7 @@ Chains chains_of(const Plan& plan) {
 
 double saved_by_order(const Plan& plan, const Chains& reference) {
   if (reference.saved <= 0 || reference.new_flops <= 0) return 0;
-  return reference.saved * std::min(1.0, beyond(product_shapes(plan), reference.own) / reference.new_flops);
+  return reference.saved * std::min(1.0, beyond(shapes_of(Graph(plan)), reference.own) / reference.new_flops);
 }
 
 }  // namespace tritonforge::evaluate

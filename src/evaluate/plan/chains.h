@@ -6,6 +6,7 @@
 // A chain are products (mm, bmm, mv, linear, addmm) of which one is a factor of the other and nothing else looks at it,
 // through views; a sum or mean over one of a product's dimensions ends it as a product with ones. An added bias stays
 // in place. The order is chosen by operations and bytes as everywhere in plan/work.h.
+#include <algorithm>
 #include <array>
 #include <map>
 
@@ -15,7 +16,17 @@ namespace tritonforge::evaluate {
 
 // Flops of products by what they are of: matrices, rows, length of the sums, columns.
 using ProductShapes = std::map<std::array<int64_t, 4>, double>;
-ProductShapes product_shapes(const Plan& plan);
+
+// What there is in `some` beyond `others`, both flops by what they are of.
+template <typename Key>
+double beyond(const std::map<Key, double>& some, const std::map<Key, double>& others) {
+  double flops = 0;
+  for (const auto& [key, own] : some) {
+    const auto found = others.find(key);
+    flops += std::max(0.0, own - (found == others.end() ? 0 : found->second));
+  }
+  return flops;
+}
 
 struct Chains {
   double saved = 0;  // work that the best orders leave out

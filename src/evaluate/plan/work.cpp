@@ -207,16 +207,6 @@ void add_products(const Call& call, Products& products) {
   products[std::llround(multiplied / (2 * std::max(1.0, call.results())))] += multiplied;
 }
 
-// What there is in `some` beyond `others`.
-double beyond(const Products& some, const Products& others) {
-  double flops = 0;
-  for (const auto& [length, own] : some) {
-    const auto found = others.find(length);
-    flops += std::max(0.0, own - (found == others.end() ? 0 : found->second));
-  }
-  return flops;
-}
-
 // What products in pieces saved of the reference's.
 double saved_by_pieces(const Products& products, const Products& reference) {
   const double pieces = beyond(products, reference), rest = beyond(reference, products);
