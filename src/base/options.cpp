@@ -15,6 +15,15 @@ std::vector<std::string> texts_of(const std::vector<OptionValue>& values) {
   return texts;
 }
 
+std::string formed(const Option& option, const std::string& text, const std::string& shown) {
+  if (!option.form || text.empty()) return text;
+  try {
+    return option.form(text);
+  } catch (const Error& error) {
+    fail(ErrorKind::kUsage, "{}: {}", shown, error.what());
+  }
+}
+
 bool within(double value, const Option& option) {
   if (option.low && !(option.low->inclusive ? value >= option.low->value : value > option.low->value)) return false;
   return !option.high || (option.high->inclusive ? value <= option.high->value : value < option.high->value);
@@ -41,6 +50,7 @@ void check_one(const Option& option, const OptionValue& value, const std::string
       const auto& text = std::get<std::string>(value);
       if (!option.names.empty() && std::find(option.names.begin(), option.names.end(), text) == option.names.end())
         fail(ErrorKind::kUsage, "{}: unknown value '{}'{}", shown, text, nearest_hint(text, option.names));
+      formed(option, text, shown);
       return;
     }
     case OptionKind::kSection: break;
@@ -106,6 +116,9 @@ OptionRule in(double low, double high) {
 }
 OptionRule one_of(std::vector<std::string> names) {
   return [names = std::move(names)](Option& option) { option.names = names; };
+}
+OptionRule in_form(std::function<std::string(const std::string& text)> form) {
+  return [form = std::move(form)](Option& option) { option.form = form; };
 }
 OptionRule required() {
   return [](Option& option) { option.required = true; };
@@ -173,6 +186,9 @@ void Option::set(std::vector<OptionValue> values, const std::string& shown) cons
     const auto* number = std::get_if<int64_t>(&value);
     if (number && (*number < smallest || *number > largest))
       fail(ErrorKind::kUsage, "{} must be between {} and {}, not {}", shown, smallest, largest, *number);
+  }
+  for (OptionValue& value : values) {
+    if (auto* text = std::get_if<std::string>(&value)) *text = formed(*this, *text, shown);
   }
   put(std::move(values));
 }

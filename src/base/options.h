@@ -50,6 +50,8 @@ struct Option {
   int64_t smallest = INT64_MIN,
           largest = INT64_MAX;     // what fits the member; above INT64_MAX nothing is read or written
   std::vector<std::string> names;  // the closed set of a text; empty: any text
+  // A text's form: gives it as it is kept, or throws kUsage without the option's name. "" has none.
+  std::function<std::string(const std::string& text)> form;
 
   bool required = false;  // a text that must not be empty
   bool by_run = false;    // decided by whoever starts the process
@@ -79,6 +81,7 @@ OptionRule at_most(double high);
 OptionRule below(double high);
 OptionRule in(double low, double high);
 OptionRule one_of(std::vector<std::string> names);
+OptionRule in_form(std::function<std::string(const std::string& text)> form);
 OptionRule required();
 OptionRule spelled(std::string flag);  // "trials": the flag is --trials, whatever the option's name
 OptionRule commas();                   // --levels 1,2 beside --levels 1 --levels 2

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "base/url.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/generations.h"
@@ -83,12 +84,12 @@ orchestrate::RecipeConfig bench_recipe(const BenchFlags& flags) {
     fail(ErrorKind::kUsage, "bench: --chat-model is the name on a server: --model must be its URL, not {}",
          flags.model);
   if (!flags.chat_model.empty()) {
-    config.model.chat_url = flags.model.back() == '/' ? flags.model.substr(0, flags.model.size() - 1) : flags.model;
+    config.model.chat_url = base_url(flags.model);
     config.model.chat_name = flags.chat_model;
     config.bench.models = {"base"};
   } else {
     config.model.path = remote ? flags.tokenizer : flags.model;
-    if (remote) config.engine.external = {flags.model};
+    if (remote) config.engine.external = {server_url(flags.model)};
   }
   const bool on_cpu = config.model.device == "cpu";
   config.model.dtype = !flags.dtype.empty() ? flags.dtype : on_cpu ? "float32" : "bfloat16";

@@ -8,6 +8,7 @@
 
 #include "base/filesystem.h"
 #include "base/options.h"
+#include "base/url.h"
 #include "cli/own_evaluator.h"
 #include "dataset/acceptance.h"
 #include "net/http.h"
@@ -22,7 +23,7 @@ struct Judging {
 
   template <typename V>
   void describe(V& v) {
-    v("evaluator", evaluator, "URL of a running evaluator (starts its own where empty)");
+    v("evaluator", evaluator, in_form(base_url), "URL of a running evaluator (starts its own where empty)");
     v("trials", trials, in(1, 64), "correctness trials of each evaluation");
     v("unverified", unverified, "writes without asking an evaluator (for work on templates; marked so)");
   }

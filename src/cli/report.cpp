@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "base/url.h"
 #include "cli/commands.h"
 #include "cli/data_build.h"
 #include "cli/flags.h"
@@ -58,7 +59,8 @@ struct TraceFlags {
   void describe(OptionList& v) {
     v("output", output, "file to write (RUN/trace.json by default)");
     v("trajectories", trajectories, "how many of the last trajectories it holds");
-    v("otlp", otlp, "in place of a file: base URL of an OpenTelemetry collector (http://127.0.0.1:4318)");
+    v("otlp", otlp, in_form(base_url),
+      "in place of a file: base URL of an OpenTelemetry collector (http://127.0.0.1:4318)");
     v("timeout_s", timeout_s, above(0), spelled("timeout"), "seconds that the collector may take for a request");
   }
 };

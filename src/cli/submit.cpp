@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/url.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "net/http.h"
@@ -100,7 +101,7 @@ void add_submit_command(CLI::App& app) {
     net::ClientOptions options;
     if (const char* key = std::getenv("RAY_AUTH_TOKEN")) options.api_key = key;  // never on a command line
     net::HttpClient ray(options);
-    const std::string jobs = given->ray_address + (given->ray_address.ends_with('/') ? "api/jobs/" : "/api/jobs/");
+    const std::string jobs = base_url(given->ray_address) + "/api/jobs/";
     const Json body = {{"entrypoint", entrypoint(*given, config)},
                        {"runtime_env", runtime_env(given->ray_runtime_env)}};
     const std::string id = ray.post_json(jobs, body).value().at("submission_id");

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/named_enum.h"
 #include "base/options.h"
+#include "base/url.h"
 #include "contract/verdict.h"
 #include "tokenizer/chat_template.h"
 
@@ -129,8 +130,8 @@ struct RolloutOptions {
     v("enable_thinking", enable_thinking, "Qwen3: lets the model think");
     v("sampling", sampling, by_run(), "sampling");
     v("evaluate", evaluate, by_run(), "evaluation");
-    v("router", router, by_run(), "URL of the router; empty = the buffer's own");
-    v("evaluator", evaluator, by_run(), "URL of the evaluator; empty = the buffer's own");
+    v("router", router, by_run(), in_form(base_url), "URL of the router; empty = the buffer's own");
+    v("evaluator", evaluator, by_run(), in_form(base_url), "URL of the evaluator; empty = the buffer's own");
     v("chat_model", chat_model, by_run(),
       "the model's name on a server with OpenAI's chat completions, whose base URL (.../v1) is `router`; empty: "
       "tokens");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "base/url.h"
 #include "net/http.h"
 #include "router/router.h"
 
@@ -19,9 +20,9 @@ struct PeerOptions {
 
   template <typename V>
   void describe(V& v) {
-    v("compile_servers", compile_servers, commas(),
+    v("compile_servers", compile_servers, commas(), in_form(server_url),
       "roles front and perf: URLs of servers of role compile; a perf server without any compiles by itself");
-    v("perf_servers", perf_servers, commas(), "role front: URLs of servers of role perf (or all)");
+    v("perf_servers", perf_servers, commas(), in_form(server_url), "role front: URLs of servers of role perf (or all)");
     v("peer_health_interval_s", peer_health_interval_s, above(0), "seconds between looks at their health");
   }
 };

@@ -42,50 +42,6 @@ void append_header(std::string& out, std::string_view name, std::string_view val
 
 }  // namespace
 
-Url parse_url(const std::string& url) {
-  const size_t scheme_end = url.find("://");
-  if (scheme_end == std::string::npos)
-    fail(ErrorKind::kUsage, "'{}' is not a URL: expected http://HOST:PORT/... or https://", url);
-  const std::string scheme = url.substr(0, scheme_end);
-  if (scheme != "http" && scheme != "https")
-    fail(ErrorKind::kUnsupported, "'{}': {}:// is not supported, only http:// and https://", url, scheme);
-  Url result;
-  result.tls = scheme == "https";
-  if (result.tls) result.port = 443;
-  const size_t start = scheme_end + 3;
-  const size_t path = url.find_first_of("/?#", start);
-  result.authority = url.substr(start, path == std::string::npos ? std::string::npos : path - start);
-  result.target = path == std::string::npos ? "/" : url.substr(path, url.find('#', path) - path);
-  if (result.target.empty() || result.target[0] != '/') result.target.insert(0, "/");
-  for (unsigned char c : result.target) {
-    if (c <= ' ' || c == 127) fail(ErrorKind::kUsage, "'{}': a URL holds no spaces or control characters", url);
-  }
-  std::string_view rest = result.authority;
-  std::string_view port;
-  if (!rest.empty() && rest[0] == '[') {
-    const size_t close = rest.find(']');
-    if (close == std::string_view::npos) fail(ErrorKind::kUsage, "'{}': '[' without ']'", url);
-    result.host = rest.substr(1, close - 1);
-    rest.remove_prefix(close + 1);
-    if (!rest.empty() && rest[0] == ':') port = rest.substr(1);
-    else if (!rest.empty()) fail(ErrorKind::kUsage, "'{}': expected ':PORT' after ']'", url);
-  } else {
-    const size_t colon = rest.find(':');
-    result.host = rest.substr(0, colon);
-    if (colon != std::string_view::npos) port = rest.substr(colon + 1);
-  }
-  if (result.host.empty() || result.host.find_first_of("@ \t\r\n") != std::string::npos) {
-    fail(ErrorKind::kUsage, "'{}': no valid host in the URL", url);
-  }
-  if (!port.empty()) {
-    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), result.port);
-    if (error != std::errc() || end != port.data() + port.size() || result.port < 1 || result.port > 65535) {
-      fail(ErrorKind::kUsage, "'{}': '{}' is not a port", url, port);
-    }
-  }
-  return result;
-}
-
 std::map<std::string, std::string> parse_query(std::string_view query) {
   std::map<std::string, std::string> result;
   while (!query.empty()) {
@@ -216,22 +172,57 @@ double retry_after_of(const Response& response) {
   return error == std::errc() && end == text.data() + text.size() && seconds > 0 ? seconds : 0;
 }
 
-Error error_of(const Response& response, const std::string& what) {
-  std::string message, type;
+namespace {
+
+// The first `most` bytes, every end of a line and run of blanks as one blank.
+std::string one_line(std::string_view text, size_t most) {
+  std::string line;
+  for (const char c : text) {
+    const bool blank = c == ' ' || c == '\t' || c == '\n' || c == '\r';
+    if (!blank) line += c;
+    else if (!line.empty() && line.back() != ' ') line += ' ';
+    if (line.size() >= most) break;
+  }
+  return std::string(trimmed(line));
+}
+
+std::string title_of(std::string_view page) {
+  constexpr std::string_view kOpen = "<title>";
+  const std::string low = lowered(page);
+  const size_t open = low.find(kOpen);
+  const size_t close = open == std::string::npos ? open : low.find("</title>", open);
+  return close == std::string::npos ? "" : one_line(page.substr(open + kOpen.size(), close - open - kOpen.size()), 100);
+}
+
+bool is_html(const Response& response) {
+  const std::string begin = lowered(trimmed(std::string_view(response.body).substr(0, 100)));
+  return response.content_type.starts_with("text/html") || begin.starts_with("<!doctype html") ||
+         begin.starts_with("<html");
+}
+
+}  // namespace
+
+std::string said_by(const Response& response) {
   const Json body = parse_json_or_discard(response.body);
-  if (body.is_object() && body.contains("error")) {
+  if (body.is_object()) {
+    const Json error = body.value("error", Json());
+    if (error.is_string()) return one_line(error.get<std::string>(), SIZE_MAX);
+    if (error.is_object() && error.contains("message") && error["message"].is_string())
+      return one_line(error["message"].get<std::string>(), SIZE_MAX);
+    if (body.contains("detail")) return one_line(body["detail"].dump(), 300);
+  }
+  if (!is_html(response)) return one_line(response.body, 300);
+  return fmt::format("a page in HTML, '{}': is this the address of another server?", title_of(response.body));
+}
+
+Error error_of(const Response& response, const std::string& what) {
+  std::string type;
+  const Json body = parse_json_or_discard(response.body);
+  if (body.is_object() && body.contains("error") && body["error"].is_object()) {
     const Json& error = body["error"];
-    if (error.is_string()) message = error.get<std::string>();
-    if (error.is_object()) {
-      if (error.contains("message") && error["message"].is_string()) message = error["message"].get<std::string>();
-      if (error.contains("type") && error["type"].is_string()) type = error["type"].get<std::string>();
-    }
+    if (error.contains("type") && error["type"].is_string()) type = error["type"].get<std::string>();
   }
-  if (message.empty()) message = response.body.substr(0, 300);
-  for (char& c : message) {
-    if (c == '\n' || c == '\r') c = ' ';
-  }
-  return Error(kind_of(type, response.status), fmt::format("{}: {} {}", what, response.status, message))
+  return Error(kind_of(type, response.status), fmt::format("{}: {} {}", what, response.status, said_by(response)))
       .with_retry_after(retry_after_of(response));
 }
 

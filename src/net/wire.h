@@ -1,22 +1,13 @@
 #pragma once
-// The text of HTTP/1.1: URLs, message heads. No sockets.
+// The text of HTTP/1.1: queries, message heads. No sockets.
 #include <map>
 #include <string>
 #include <string_view>
 
+#include "base/url.h"
 #include "net/http.h"
 
 namespace tritonforge::net {
-
-struct Url {
-  std::string host;  // without brackets
-  int port = 80;     // 443 where it is https
-  bool tls = false;
-  std::string target;     // path and query, at least "/"
-  std::string authority;  // host:port as the Host header has it
-};
-// Throws kUnsupported for any scheme but http and https, kUsage for anything that is not a URL.
-Url parse_url(const std::string& url);
 
 std::map<std::string, std::string> parse_query(std::string_view query);
 
@@ -33,6 +24,8 @@ bool equal_in_constant_time(std::string_view a, std::string_view b);
 std::string fresh_id();  // 16 hex digits
 ErrorKind kind_of(std::string_view error_type, int status);
 double retry_after_of(const Response& response);  // seconds; 0 without the header, or where it is no number of them
+// What a reply says of itself, in one line: an error's message, a text's first words, the title of a page in HTML.
+std::string said_by(const Response& response);
 // The Error that a non-2xx reply stands for, with its Retry-After, prefixed by `what` ("POST http://...").
 Error error_of(const Response& response, const std::string& what);
 

@@ -48,7 +48,7 @@ class Descriptor {
 
 // This machine's address as those at HOST:PORT see it. Throws kMachine where nobody is there.
 std::string own_address(const std::string& address) {
-  const net::Url ray = net::parse_url("http://" + address);
+  const Url ray = parse_url("http://" + address);
   sockaddr_in there{};
   there.sin_family = AF_INET;
   there.sin_port = htons(static_cast<uint16_t>(ray.port));

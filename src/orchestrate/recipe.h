@@ -5,6 +5,7 @@
 
 #include "base/config.h"
 #include "base/filesystem.h"
+#include "base/url.h"
 #include "contract/lease.h"
 #include "contract/rollout.h"
 #include "engine/options.h"
@@ -28,7 +29,7 @@ struct ModelSection {
     v("path", path,
       "folder in Hugging Face form, or a GGUF file, relative to the repository root; or a hub's name that was pulled "
       "(tritonforge model pull)");
-    v("chat_url", chat_url,
+    v("chat_url", chat_url, in_form(base_url),
       "in its place, for a bench: base URL of a server with OpenAI's chat completions (http://host:8000/v1); the key "
       "for it is OPENAI_API_KEY of the environment");
     v("chat_name", chat_name, "the model's name there");
@@ -174,7 +175,8 @@ struct EngineSection : engine::EngineOptions {
   EngineSection() { max_running = 64; }
   template <typename V>
   void describe(V& v) {
-    v("external", external, "URLs of engines that run already (SGLang's API); then none is started");
+    v("external", external, in_form(server_url),
+      "URLs of engines that run already (SGLang's API); then none is started");
     v("count", count, at_least(1), "engine processes; decided by a placement");
     v.part(static_cast<engine::EngineOptions&>(*this), in_recipe());
   }

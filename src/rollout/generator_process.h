@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "base/url.h"
 #include "net/http.h"
 #include "rollout/codec.h"
 #include "rollout/generator.h"
@@ -28,7 +29,7 @@ struct GeneratorOptions {
 
   template <typename V>
   void describe(V& v) {
-    v("buffer", buffer, by_run(), required(), "URL of the buffer");
+    v("buffer", buffer, by_run(), required(), in_form(base_url), "URL of the buffer");
     v("name", name, by_run(), "its name there, one for each process; empty = host and process number");
     v.part(peers);
     v("concurrency", concurrency, in(1, 4096), "trajectories under way at once");

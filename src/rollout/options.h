@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/options.h"
+#include "base/url.h"
 
 namespace tritonforge::rollout {
 
@@ -18,8 +19,8 @@ struct PeerOptions {
 
   template <typename V>
   void describe(V& v) {
-    v("router", router, by_run(), required(), "URL of the router (or of one engine)");
-    v("evaluator", evaluator, by_run(), required(), "URL of the evaluator");
+    v("router", router, by_run(), required(), in_form(base_url), "URL of the router (or of one engine)");
+    v("evaluator", evaluator, by_run(), required(), in_form(base_url), "URL of the evaluator");
     v("generate_timeout_s", generate_timeout_s, above(0), "seconds for one exchange with the engine");
     v("evaluate_margin_s", evaluate_margin_s, at_least(0),
       "seconds beyond an evaluation's own timeout, for queueing, the reference and compiling");

@@ -4,16 +4,10 @@
 #include <mutex>
 
 #include "base/error.h"
-#include "net/wire.h"
+#include "base/url.h"
 
 namespace tritonforge::router {
 namespace {
-
-std::string normal(const std::string& url) {
-  const net::Url parsed = net::parse_url(url.find("://") == std::string::npos ? "http://" + url : url);
-  if (parsed.target != "/") fail(ErrorKind::kUsage, "'{}': a worker's URL has no path", url);
-  return (parsed.tls ? "https://" : "http://") + parsed.authority;
-}
 
 bool contains(const std::vector<WorkerPtr>& workers, const WorkerPtr& worker) {
   return std::find(workers.begin(), workers.end(), worker) != workers.end();
@@ -22,7 +16,7 @@ bool contains(const std::vector<WorkerPtr>& workers, const WorkerPtr& worker) {
 }  // namespace
 
 WorkerPtr Registry::add(const std::string& url) {
-  const std::string name = normal(url);
+  const std::string name = server_url(url);
   const std::unique_lock lock(mutex_);
   for (const auto& worker : workers_) {
     if (worker->url() != name) continue;
@@ -43,13 +37,13 @@ WorkerPtr Registry::find(const std::string& name) const {
 }
 
 void Registry::remove(const std::string& url) {
-  const std::string name = normal(url);
+  const std::string name = server_url(url);
   const std::unique_lock lock(mutex_);
   std::erase(workers_, find(name));
 }
 
 WorkerPtr Registry::drain(const std::string& url) {
-  const std::string name = normal(url);
+  const std::string name = server_url(url);
   const std::shared_lock lock(mutex_);
   WorkerPtr worker = find(name);
   worker->drain();

@@ -15,7 +15,7 @@ class Registry {
  public:
   explicit Registry(BreakerOptions breaker) : breaker_(breaker) {}
   // "127.0.0.1:30001" and "http://127.0.0.1:30001/" name the same worker. One that is known is put in service again.
-  // Throws what parse_url throws.
+  // Throws what server_url throws.
   WorkerPtr add(const std::string& url);
   void remove(const std::string& url);      // throws kNotFound naming the nearest
   WorkerPtr drain(const std::string& url);  // throws kNotFound naming the nearest

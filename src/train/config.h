@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/options.h"
+#include "base/url.h"
 #include "parallel/dims.h"
 
 namespace tritonforge::train {
@@ -186,7 +187,8 @@ struct ServiceOptions {
     v("resume", resume, "go on from the newest checkpoint of the config's folder, which is refused otherwise");
     v("share_device", share_device,
       "hold the device's lock while a step computes, so that an evaluator can measure alone");
-    v("buffer", buffer, "URL of the rollout buffer to which trained leases are committed until a step names it");
+    v("buffer", buffer, in_form(base_url),
+      "URL of the rollout buffer to which trained leases are committed until a step names it");
     v("weights_host", weights_host,
       "address at which published weights are served to engines of other hosts, with the key of "
       "TRITONFORGE_WEIGHTS_KEY; empty: nowhere");

@@ -1,5 +1,6 @@
 #pragma once
 // The stages and their options, in the order of the usual pipeline. Each maker's stage is in its own file.
+#include "base/url.h"
 #include "dataset/stages/stage.h"
 
 namespace tritonforge::dataset {
@@ -44,7 +45,8 @@ struct ThinkingOptions {
     v("from", from,
       "given: what the answer holds; plan: made from problem and solution; teacher: a server; strip: none");
     v("required", required, "drops answers that have no thought afterwards");
-    v("url", url, "teacher: base URL of a server with OpenAI's chat completions; the key is OPENAI_API_KEY");
+    v("url", url, in_form(base_url),
+      "teacher: base URL of a server with OpenAI's chat completions; the key is OPENAI_API_KEY");
     v("model", model, "teacher: the model's name there");
     v("at_once", at_once, in(1, 256), "teacher: requests at once");
   }
@@ -70,7 +72,8 @@ struct QualityOptions {
   bool keep_unjudged = false;
   template <typename V>
   void describe(V& v) {
-    v("evaluators", evaluators, "URLs of running evaluators, all of which are used; empty: one is started");
+    v("evaluators", evaluators, in_form(base_url),
+      "URLs of running evaluators, all of which are used; empty: one is started");
     v("trials", trials, in(1, 64), "correctness trials");
     v("at_once", at_once, in(1, 256), "evaluations at once, on each evaluator");
     v("timeout_s", timeout_s, above(0), at_most(3600), "seconds for each part of an evaluation");

@@ -34,6 +34,21 @@ TEST(Wire, AReplyBecomesItsErrorWithItsRetryAfter) {
     EXPECT_EQ(retry_after_of({503, "", "", {{"retry-after", odd}}}), 0) << odd;
 }
 
+TEST(Wire, WhateverAReplyHoldsItSaysOneLine) {
+  const auto said = [](const std::string& body, const std::string& type = "application/json") {
+    return said_by({500, body, type, {}});
+  };
+  EXPECT_EQ(said(R"({"error": {"message": "why\nso", "type": "busy"}})"), "why so");
+  EXPECT_EQ(said(R"({"error": "why"})"), "why");
+  EXPECT_EQ(said(R"({"detail": [1]})"), "[1]");
+  EXPECT_EQ(said(" no\r\n\r\n  JSON ", "text/plain"), "no JSON");
+  EXPECT_EQ(said(std::string(1000, 'x')).size(), 300u);
+  for (const char* type : {"text/html; charset=utf-8", ""})
+    EXPECT_EQ(said("<!DOCTYPE html>\n<html><title>502 Bad\nGateway</title><style>p {}</style>", type),
+              "a page in HTML, '502 Bad Gateway': is this the address of another server?");
+  EXPECT_THAT(said("<HTML><p>x", ""), HasSubstr("a page in HTML, ''"));
+}
+
 TEST(Wire, AnyBytesAreOneValueOfAQueryAndComeBack) {
   std::string every;
   for (int c = 0; c < 256; ++c) every += static_cast<char>(c);
