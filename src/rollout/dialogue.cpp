@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+#include "rollout/extract.h"
 #include "rollout/prompts.h"
 
 namespace tritonforge::rollout {
@@ -62,7 +64,11 @@ class ChatDialogue : public Dialogue {
   }
 
   void follow(const Turn& turn, const tokenizer::Message& feedback) override {
-    messages_.push_back({.role = "assistant", .content = turn.text});
+    // Without its thoughts: servers that take them out of an answer do not want them back.
+    bool unclosed = false;
+    std::string_view answer = without_thinking(turn.text, &unclosed);
+    if (answer.size() < turn.text.size()) answer = trimmed(answer);
+    messages_.push_back({.role = "assistant", .content = std::string(answer)});
     messages_.push_back(feedback);
   }
 

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "net/retry.h"
+#include "net/wire.h"
 
 namespace tritonforge::rollout {
 namespace {
@@ -24,7 +25,7 @@ void check_answer(const std::string& url, const Result<net::Response>& response)
   if (!response.ok()) throw response.error();
   if (response->status / 100 == 2) return;
   fail(may_pass(response->status) ? ErrorKind::kUnavailable : ErrorKind::kUsage, "{} answered {}: {}", url,
-       response->status, reason_of(*response));
+       response->status, net::said_by(*response));
 }
 
 }  // namespace

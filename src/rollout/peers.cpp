@@ -78,19 +78,6 @@ bool may_pass(int status) {
   return status == 408 || status == 429 || (status >= 500 && status != 501 && status != 505);
 }
 
-std::string reason_of(const net::Response& response) {
-  try {
-    const Json body = parse_json(response.body, "");
-    if (body.contains("error") && body["error"].is_object() && body["error"].contains("message")) {
-      return body["error"]["message"].get<std::string>();
-    }
-    if (body.contains("detail")) return body["detail"].dump();
-  } catch (const std::exception&) {
-    // No JSON, or another than ours: its text is the reason.
-  }
-  return response.body.substr(0, 300);
-}
-
 bool Gate::enter(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   if (!changed_.wait(lock, stop, [&] { return free_ > 0; })) return false;
@@ -127,10 +114,10 @@ Result<Json> Peers::call(const std::string& what, const std::string& request_id,
       try {
         return parse_json(response->body, url);
       } catch (const Error& error) {
-        return error;
+        return Error(error.kind(), fmt::format("{}: {}", error.what(), net::said_by(*response)));
       }
     }
-    const std::string reason = fmt::format("{} answered {}: {}", url, status, reason_of(*response));
+    const std::string reason = fmt::format("{} answered {}: {}", url, status, net::said_by(*response));
     barred = status == 503 && response->headers.contains(net::kMinWeightVersion);
     internal_errors += status == 500 ? 1 : 0;
     if (!may_pass(status) || internal_errors >= kMaxInternalErrors)
@@ -214,13 +201,25 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
 
 namespace {
 
+// SGLang's, vLLM's and DeepSeek's name for it, or that of newer vLLMs and of OpenRouter.
+std::string reasoning_of(const Json& message, const std::string& where) {
+  const std::string text = optional_field<std::string>(message, "reasoning_content", "", where);
+  return text.empty() ? optional_field<std::string>(message, "reasoning", "", where) : text;
+}
+
 Peers::Reply chat_reply_from_json(const Json& reply, const std::string& where) {
   const Json choices = require_list(reply, "choices", where);
   if (choices.empty()) fail(ErrorKind::kUsage, "{}: 'choices' is empty", where);
   const Json message = require<Json>(choices[0], "message", where);
   // A null content: the model said nothing (or called a tool), which is an answer without code.
-  return {.text = optional_field<std::string>(message, "content", "", where),
-          .truncated = optional_field<std::string>(choices[0], "finish_reason", "", where) == "length"};
+  const std::string content = optional_field<std::string>(message, "content", "", where);
+  const std::string reasoning = reasoning_of(message, where);
+  const bool truncated = optional_field<std::string>(choices[0], "finish_reason", "", where) == "length";
+  if (reasoning.empty()) return {content, truncated};
+  if (content.empty() && truncated) return {"<think>\n" + reasoning, truncated};  // it never came to an end
+  return {
+      tokenizer::thought_text(reasoning) + content.substr(std::min(content.size(), content.find_first_not_of('\n'))),
+      truncated};
 }
 
 }  // namespace

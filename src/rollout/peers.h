@@ -20,8 +20,6 @@ namespace tritonforge::rollout {
 
 // Whether the same request may be answered otherwise later.
 bool may_pass(int status);
-// What an error response says of itself.
-std::string reason_of(const net::Response& response);
 
 // At most `limit` holders at once.
 class Gate {
@@ -53,7 +51,7 @@ class Peers {
                               std::stop_token stop) const;
   // One answer of a server with OpenAI's chat completions, at the group's `router` + /chat/completions.
   struct Reply {
-    std::string text;
+    std::string text;        // what a reasoning parser took out of it is in front again, between <think> and </think>
     bool truncated = false;  // met max_new_tokens
   };
   Result<Reply> chat(const GroupSpec& group, const std::string& request_id,

@@ -372,6 +372,34 @@ TEST_F(GeneratorTest, AChatServerIsToldTheWholeConversation) {
   EXPECT_EQ(mock.authorization, "Bearer theirs");
 }
 
+TEST_F(GeneratorTest, WhatAChatServersReasoningParserTookOutIsKeptAsThoughtsAndNotSentBack) {
+  GroupSpec group = group_spec("g");
+  group.options.chat_model = "m";
+  group.options.router = mock.options().router;
+  group.options.max_turns = 2;
+  std::vector<Json> asked;
+  const auto answering = [&](const Json& message, const char* reason) {
+    asked.clear();
+    mock.chat = [&, message, reason](const Json& body) {
+      asked.push_back(body);
+      return net::Response::json({{"choices", {{{"message", message}, {"finish_reason", reason}}}}});
+    };
+    return run(group);
+  };
+  const std::string code = "```python\nclass ModelNew: pass\n```", thought = "maybe ```python\nclass ModelNew: 1\n```";
+  for (const char* field : {"reasoning_content", "reasoning"}) {
+    const auto t = answering({{field, thought}, {"content", "\n\n" + code}}, "stop");
+    ASSERT_EQ(t.turns.size(), 2u);
+    EXPECT_EQ(t.turns[0].text, "<think>\n" + thought + "\n</think>\n\n" + code);
+    EXPECT_EQ(t.turns[0].code, "class ModelNew: pass\n") << "a thought is no answer";
+    EXPECT_EQ(asked.at(1)["messages"][1]["content"], code) << field;
+  }
+  const auto cut = answering({{"reasoning_content", thought}, {"content", nullptr}}, "length");
+  EXPECT_EQ(cut.turns.at(0).text, "<think>\n" + thought);
+  EXPECT_EQ(cut.turns.at(0).verdict.fault, Fault::kTruncated);
+  EXPECT_EQ(asked.at(1)["messages"][1]["content"], "");
+}
+
 TEST_F(GeneratorTest, AChatAnswerThatIsNoneOrIsCutSaysSo) {
   GroupSpec group = group_spec("g");
   group.options.chat_model = "m";
