@@ -5,8 +5,10 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -23,6 +25,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 
 extern char** environ;
 
@@ -221,23 +224,26 @@ CommandOutput run_command(const std::vector<std::string>& argv, double timeout_s
   return {decode_status(status), std::move(output)};
 }
 
-SignalWaiter::SignalWaiter() {
+namespace {
+
+sigset_t stopping_signals() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGHUP);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, number);
+  return set;
+}
+
+}  // namespace
+
+SignalWaiter::SignalWaiter() {
+  const sigset_t set = stopping_signals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
 }
 
 int SignalWaiter::wait(Deadline deadline) {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGHUP);
+  const sigset_t set = stopping_signals();
   const double left = deadline.remaining_s();
   const timespec span{static_cast<time_t>(left), static_cast<long>((left - static_cast<time_t>(left)) * 1e9)};
   return std::max(0, ::sigtimedwait(&set, nullptr, &span));
@@ -245,6 +251,28 @@ int SignalWaiter::wait(Deadline deadline) {
 
 void SignalWaiter::block() {
   while (wait(Deadline::after(3600)) == 0) {}
+}
+
+EndsAtSignal::EndsAtSignal(std::string what) : over_(::eventfd(0, EFD_CLOEXEC)) {
+  const sigset_t set = stopping_signals();
+  const int signals = ::signalfd(-1, &set, SFD_CLOEXEC);
+  if (over_ < 0 || signals < 0) fail(ErrorKind::kMachine, "no descriptor for signals: {}", std::strerror(errno));
+  thread_ = std::thread([over = over_, signals, what = std::move(what)] {
+    pollfd ready[] = {{over, POLLIN, 0}, {signals, POLLIN, 0}};
+    while (::poll(ready, 2, -1) < 0 && errno == EINTR) {}
+    signalfd_siginfo came{};
+    if (ready[0].revents == 0 && ::read(signals, &came, sizeof came) == sizeof came) {
+      log::info("{} stops before it was ready", what);
+      std::_Exit(128 + static_cast<int>(came.ssi_signo));
+    }
+    ::close(signals);
+  });
+}
+
+EndsAtSignal::~EndsAtSignal() {
+  ::eventfd_write(over_, 1);
+  thread_.join();
+  ::close(over_);
 }
 
 fs::path own_executable() {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -71,6 +72,20 @@ class SignalWaiter {
   // The number of the one that came; waits at most until the deadline, then 0.
   int wait(Deadline deadline);
   void block();  // until a signal comes
+};
+
+// While it lives, the first of those signals ends this process at once, with 128 + its number: for a server that is
+// still starting, of which nobody counts on anything yet. To be made after the SignalWaiter.
+class EndsAtSignal {
+ public:
+  explicit EndsAtSignal(std::string what);  // "evaluator": who says that it ends
+  ~EndsAtSignal();                          // a signal from here on is the SignalWaiter's
+  EndsAtSignal(const EndsAtSignal&) = delete;
+  EndsAtSignal& operator=(const EndsAtSignal&) = delete;
+
+ private:
+  int over_ = -1;  // an eventfd
+  std::thread thread_;
 };
 
 // Work that a signal ended, as it was asked to: the command exits with 128 + its number, as shells expect.

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
 #include "base/filesystem.h"
 #include "base/log.h"
@@ -90,13 +91,15 @@ struct EvaluatorFlags {
 };
 
 template <typename Server>
-void serve_until_signal(SignalWaiter& signals, Server& server, double grace_s, const evaluate::Refusals& refusals) {
+void serve_until_signal(SignalWaiter& signals, std::optional<EndsAtSignal>& starting, Server& server,
+                        const evaluate::Refusals& refusals) {
   server.start();
+  starting.reset();
   fmt::print("evaluator ready on {}\n", server.url());
   for (const auto& refused : refusals.all()) fmt::print("  {}\n", refused.text());
   std::fflush(stdout);
   signals.block();
-  server.stop(grace_s);
+  server.stop(/*grace_s=*/10);
 }
 
 // Before any thread and the Python parents, which have it too then.
@@ -117,17 +120,18 @@ void serve_evaluator(EvaluatorFlags flags) {
   if (flags.role != EvaluatorRole::kFront && flags.peers.compile_servers.empty() && !flags.evaluator.profile)
     cut_off(flags.evaluator.sandbox);
   SignalWaiter signals;
+  std::optional<EndsAtSignal> starting(std::in_place, "evaluator");
   // Each evaluation holds a server thread while it runs or waits, so the queue is the evaluator's own.
   flags.http.worker_threads = flags.evaluator.workers + 2;
   flags.http.max_queue = static_cast<size_t>(flags.evaluator.max_queue);
   if (flags.role == EvaluatorRole::kFront) {
     evaluate::FrontServer server(flags.peers, flags.http);
-    serve_until_signal(signals, server, 10, {});
+    serve_until_signal(signals, starting, server, {});
     return;
   }
   if (flags.role == EvaluatorRole::kCompile) {
     evaluate::CompileServer server(flags.evaluator, flags.http);
-    serve_until_signal(signals, server, 10, server.refusals());
+    serve_until_signal(signals, starting, server, server.refusals());
     return;
   }
   check_can_listen(flags.http);
@@ -140,7 +144,7 @@ void serve_evaluator(EvaluatorFlags flags) {
   }
   evaluate::Evaluator evaluator(flags.evaluator, std::move(elsewhere));
   evaluate::EvaluatorServer server(evaluator, flags.http, compile_servers ? &*compile_servers : nullptr);
-  serve_until_signal(signals, server, 10, evaluator.refusals());
+  serve_until_signal(signals, starting, server, evaluator.refusals());
 }
 
 }  // namespace

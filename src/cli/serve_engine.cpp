@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 
 #include "base/log.h"
 #include "base/process.h"
@@ -27,6 +28,7 @@ struct EngineFlags {
 
 void serve_engine(EngineFlags flags) {
   SignalWaiter signals;
+  std::optional<EndsAtSignal> starting(std::in_place, "engine");
   log::start(fmt::format("engine:{}", flags.http.port));
   flags.http.read_secrets();
   check_can_listen(flags.http);
@@ -35,6 +37,7 @@ void serve_engine(EngineFlags flags) {
   engine::Engine engine(options);
   engine::EngineServer server(engine, flags.http);
   server.start();
+  starting.reset();
   const engine::EngineInfo& info = engine.info();
   log::info("serving {} ({} M parameters, {}, {}) on {}: context {}, KV cache {} tokens", info.model_path,
             info.parameters / 1'000'000, info.dtype, info.device, server.url(), info.max_context, info.kv_cache_tokens);

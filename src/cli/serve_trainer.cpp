@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "base/config.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -45,10 +47,12 @@ void serve_trainer(TrainerFlags flags) {
   if (const char* key = std::getenv(kWeightsKey)) options.weights_key = key;
   if (options.ranks.rank > 0)  // stopped by rank 0
     return train::follow_rank_0(options.config, options.ranks, options.weights_key);
+  std::optional<EndsAtSignal> starting(std::in_place, "trainer");
   check_can_listen(flags.http);
   train::TrainerService service(options);
   train::TrainerServer server(service, flags.http);
   server.start();
+  starting.reset();
   log::info("listening on {}", server.url());
   signals.block();
   log::info("stopping");

@@ -14,6 +14,7 @@
 
 #include "base/device_lock.h"
 #include "base/error.h"
+#include "base/log.h"
 
 namespace tritonforge {
 namespace {
@@ -291,6 +292,24 @@ TEST_F(DeviceLockTest, AWaitingMeasurerIsNotOvertaken) {
   user.kill();
   measurer.expect_taken();
   late.expect_taken();
+}
+
+TEST(Process, ASignalEndsAServerThatStartsAtOnceAndOneThatServesWhenItIsWaitedFor) {
+  const auto starting = [] {
+    log::start("test");  // to stderr
+    SignalWaiter signals;
+    const EndsAtSignal ends("engine");
+    ::kill(::getpid(), SIGTERM);
+    ::pause();
+  };
+  EXPECT_EXIT(starting(), testing::ExitedWithCode(128 + SIGTERM), "engine stops before it was ready");
+  const auto serving = [] {
+    SignalWaiter signals;
+    { const EndsAtSignal ends("engine"); }
+    ::kill(::getpid(), SIGTERM);
+    std::_Exit(signals.wait(Deadline::after(kLong)));
+  };
+  EXPECT_EXIT(serving(), testing::ExitedWithCode(SIGTERM), "^$");
 }
 
 }  // namespace
