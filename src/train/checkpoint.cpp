@@ -218,9 +218,10 @@ CheckpointStore::CheckpointStore(fs::path folder, int64_t keep) : folder_(std::m
   for (const auto& entry : fs::directory_iterator(folder_)) {
     if (entry.path().filename().string().find(".tmp-") != std::string::npos) fs::remove_all(entry.path());
   }
-  if (!fs::exists(folder_ / "latest")) return;
-  // What was whole when its trainer was killed and never became the latest: its step comes again.
+  if (!fs::exists(folder_ / "latest")) name_latest_again();
   const fs::path newest = latest();
+  if (newest.empty()) return;
+  // What was whole when its trainer was killed and never became the latest: its step comes again.
   for (const auto& entry : fs::directory_iterator(folder_)) {
     if (is_step(entry) && entry.path().filename() > newest.filename()) fs::remove_all(entry.path());
   }
@@ -241,6 +242,18 @@ fs::path CheckpointStore::latest() const {
   if (!fs::exists(path / "trainer.json"))
     fail(ErrorKind::kCorrupt, "{}/latest names {}, which holds no checkpoint", folder_.string(), path.string());
   return path;
+}
+
+// A folder without .tmp- in its name was whole before it got that name.
+void CheckpointStore::name_latest_again() const {
+  fs::path newest;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (is_step(entry) && fs::exists(entry.path() / "trainer.json")) newest = std::max(newest, entry.path());
+  }
+  if (newest.empty()) return;
+  log::warn("{} is missing: it names {} again, the newest checkpoint there", (folder_ / "latest").string(),
+            newest.filename().string());
+  write_file_atomic(folder_ / "latest", newest.filename().string() + "\n");
 }
 
 fs::path CheckpointStore::save(Trainer& trainer, const std::vector<TrainedLease>& leases,

@@ -46,8 +46,8 @@ ModelContents model_of(Trainer& trainer, std::shared_ptr<OtherRanks> others = nu
 
 class CheckpointStore {
  public:
-  // Creates the folder, takes it for this process (kUnavailable naming the holder where another has it), and removes
-  // what a killed trainer left unfinished.
+  // Creates the folder, takes it for this process (kUnavailable naming the holder where another has it), removes what
+  // a killed trainer left unfinished, and names the newest checkpoint in `latest` where that file is gone.
   CheckpointStore(fs::path folder, int64_t keep);
   ~CheckpointStore();
   CheckpointStore(const CheckpointStore&) = delete;
@@ -71,6 +71,7 @@ class CheckpointStore {
 
  private:
   fs::path write(const CheckpointContents& contents) const;
+  void name_latest_again() const;
   void prune(const fs::path& newest) const;
   fs::path folder_;
   int64_t keep_;

@@ -195,7 +195,14 @@ SequenceBatch TrainerService::fetch_lease(const StepRequest& request) {
   net::ClientOptions options = client_options(options_);
   options.headers["accept"] = fmt::format("{}, application/json;q=0.5", kSequencesContentType);
   const net::Response reply = buffer_client_.request("GET", url, "", "", &options).value();
-  if (reply.status / 100 != 2) throw net::error_of(reply, "GET " + url);
+  if (reply.status / 100 != 2) {
+    const Error error = net::error_of(reply, "GET " + url);
+    if (error.kind() != ErrorKind::kConflict) throw error;
+    fail(ErrorKind::kConflict,
+         "step {} was trained and is in a checkpoint that is not in {} any more ({}): put its folder step-{:08} or a "
+         "later one back, or begin again in a new folder",
+         request.step, options_.config.checkpoint, error.what(), request.step);
+  }
   if (reply.content_type.starts_with(kSequencesContentType)) return batch_from_binary(reply.body);
   return batch_of_lease_json(parse_json(reply.body, "GET " + url));
 }

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -336,6 +337,14 @@ def test_stopped_in_any_stage_it_resumes_to_the_same(undisturbed, tmp_path):
     run.process.send_signal(signal.SIGHUP)
     said, _ = run.process.communicate(timeout=60)
     assert run.process.returncode == 129 and "--resume" in said.splitlines()[-1], said[-2000:]
+    # Without its checkpoints it cannot go on; with them and without the file that names the latest it can.
+    checkpoints, away = run.output / "checkpoints/rl", tmp_path / "away"
+    checkpoints.rename(away)
+    said = Run(tmp_path / "a", "--resume").finish(code=1)
+    assert f"step 1 was trained and is in a checkpoint that is not in {checkpoints} any more" in said, said[-2000:]
+    shutil.rmtree(checkpoints)
+    away.rename(checkpoints)
+    (checkpoints / "latest").unlink()
     run = Run(tmp_path / "a", "--resume")
     run.wait_for(lambda: run.status()["stage"] == "bench rl", "the last bench")
     run.process.kill()

@@ -180,8 +180,13 @@ TEST(Checkpoint, OldOnesAreRemovedAndUnfinishedOnesToo) {
   // Killed between the folder and its being the latest: the step comes again, and is no old one that is kept.
   fs::create_directories(folder / "step-00000005");
   write_file_atomic(folder / "step-00000005/trainer.json", "{}");
-  const CheckpointStore again(folder, 2);
-  EXPECT_EQ(again.latest().filename(), "step-00000004");
+  EXPECT_EQ(CheckpointStore(folder, 2).latest().filename(), "step-00000004");
+  EXPECT_THAT(names(), testing::UnorderedElementsAre(".lock", "latest", "step-00000003", "step-00000004"));
+  // Without the file nothing trained is lost, and what is no whole checkpoint is not taken for the newest.
+  fs::remove(folder / "latest");
+  fs::create_directories(folder / "step-00000006");
+  EXPECT_EQ(CheckpointStore(folder, 2).latest().filename(), "step-00000004");
+  EXPECT_EQ(read_file(folder / "latest"), "step-00000004\n");
   EXPECT_THAT(names(), testing::UnorderedElementsAre(".lock", "latest", "step-00000003", "step-00000004"));
 }
 
