@@ -164,8 +164,9 @@ TEST(Pace, AfterATenthOfAStageTheTimeLeftIsWithinAFifthOfWhatItWas) {
     for (int64_t done = 1; done < total; ++done) {
       now += seconds[static_cast<size_t>(done - 1)];
       pace.at(now, done);
-      if (done == (total + 9) / 10)
+      if (done == (total + 9) / 10) {
         EXPECT_NEAR(pace.left(now, total), whole - now, 0.2 * (whole - now)) << stage << " after " << done;
+      }
     }
   }
 }

@@ -95,7 +95,9 @@ TEST(OwnPasses, TakeStepsOfEveryObjectiveAsAutogradDoes) {
       EXPECT_EQ(a.skipped_updates, 0) << name;
       clipped += a.policy->clip_fraction + a.policy->masked_fraction;
     }
-    if (loss.clip_low < 0.01 || loss.mask_divergence > 0) EXPECT_GT(clipped, 0) << name_of(loss.objective);
+    if (loss.clip_low < 0.01 || loss.mask_divergence > 0) {
+      EXPECT_GT(clipped, 0) << name_of(loss.objective);
+    }
   }
 }
 
