@@ -100,7 +100,11 @@ void write(YAML::Emitter& out, const OptionList& list) {
       continue;
     }
     if (option.list) out << YAML::BeginSeq;
-    for (const OptionValue& value : option.get()) std::visit([&](const auto& held) { out << held; }, value);
+    for (const OptionValue& value : option.get()) {
+      // A number as a person writes it: the emitter's own would be 0.050000000000000003.
+      if (std::holds_alternative<double>(value)) out << text_of(value);
+      else std::visit([&](const auto& held) { out << held; }, value);
+    }
     if (option.list) out << YAML::EndSeq;
   }
   out << YAML::EndMap;

@@ -3,6 +3,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
@@ -18,12 +19,20 @@ constexpr const char* kShown[] = {"loss",      "reward_mean", "pass_rate", "comp
                                   "grad_norm", "entropy",     "kl",        "train_rollout_logprob_abs_diff",
                                   "seconds"};
 
+// Runs of older versions wrote 0.05 as 0.050000000000000003.
+std::string shortest(const std::string& text) {
+  double number = 0;
+  const bool real = text.find_first_of(".eE") != std::string::npos;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return real && error == std::errc() && end == text.data() + text.size() ? fmt::format("{}", number) : text;
+}
+
 void flatten(const YAML::Node& node, const std::string& path, std::map<std::string, std::string>& out) {
   if (!node.IsMap()) {
     YAML::Emitter text;
     text.SetSeqFormat(YAML::Flow);
     text << node;
-    out[path] = text.c_str();
+    out[path] = shortest(text.c_str());
     return;
   }
   for (const auto& entry : node)

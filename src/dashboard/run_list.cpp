@@ -21,6 +21,8 @@ RunList::RunList(fs::path folder, bool many) : folder_(fs::absolute(folder).lexi
   if (!fs::is_directory(folder_))
     fail(ErrorKind::kNotFound, "no {} {}{}", many ? "folder of runs" : "run folder", folder.string(),
          nearest_path_hint(folder_));
+  if (!many && !is_run(folder_) && !names_in(folder_, is_run).empty())
+    fail(ErrorKind::kUsage, "{} is no run but holds some: --runs {} shows them all", folder.string(), folder.string());
 }
 
 std::string RunList::only() const { return many_ ? "" : folder_.filename().string(); }

@@ -72,9 +72,21 @@ std::vector<std::string> recipes_near(const fs::path& path) {
 }
 
 void require_recipe(const fs::path& path) {
+  if (fs::is_regular_file(path / "recipe.yaml"))
+    fail(ErrorKind::kUsage, "{} is a run's folder: `tritonforge run {} --output {} --resume` goes on with it",
+         path.string(), (path / "recipe.yaml").string(), path.string());
   if (fs::exists(path)) return;
   fail(ErrorKind::kNotFound, "there is no recipe {}{}", path.string(),
        nearest_hint(path.filename().string(), recipes_near(path)));
+}
+
+// Beside the recipe that names it, else of the program's own.
+fs::path base_of(const fs::path& recipe, const YAML::Node& parent) {
+  if (!parent.IsScalar()) fail(ErrorKind::kUsage, "{}: 'extends' must be the name of one recipe", recipe.string());
+  const fs::path beside = recipe.parent_path() / parent.Scalar();
+  if (fs::is_regular_file(beside)) return beside;
+  const fs::path found = find_recipe(parent.Scalar());
+  return fs::is_regular_file(found) ? found : beside;
 }
 
 YAML::Node load_extended(const fs::path& path, int depth) {
@@ -84,7 +96,7 @@ YAML::Node load_extended(const fs::path& path, int depth) {
   if (!node.IsMap()) fail(ErrorKind::kUsage, "{}: a recipe is a mapping", path.string());
   const YAML::Node parent = static_cast<const YAML::Node&>(node)["extends"];
   if (!parent) return node;
-  const YAML::Node base = load_extended(path.parent_path() / parent.as<std::string>(), depth + 1);
+  const YAML::Node base = load_extended(base_of(path, parent), depth + 1);
   node.remove("extends");
   return merged(base, node);
 }

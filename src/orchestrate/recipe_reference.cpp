@@ -44,7 +44,8 @@ std::string recipe_reference() {
       "# Every option of a recipe\n\nWritten by `tritonforge run --options`; a test compares. A recipe is a file in "
       "YAML "
       "(`recipes/`), its keys are the paths below, and `--set PATH=VALUE` overrides one. `extends: other.yaml` begins "
-      "from another recipe. `tritonforge run RECIPE --dry-run` checks without starting anything.\n";
+      "from another recipe, which is beside it or one of the program's own (`extends: quickstart`). `tritonforge run "
+      "RECIPE --dry-run` checks without starting anything.\n";
   RecipeConfig defaults;
   write_section(page, options_of(defaults), "", "");
   return page;

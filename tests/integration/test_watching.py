@@ -27,14 +27,14 @@ def tritonforge(*arguments, code=0):
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     made_runs.write_run(folder / "first", steps=20)
-    made_runs.write_run(folder / "second", steps=30, seed=2, temperature=0.7)
+    made_runs.write_run(folder / "second", steps=30, seed=2, temperature="0.69999999999999996")
     return folder
 
 
 def test_compare_prints_differing_keys_results_and_figures_at_equal_steps(runs):
     shown = json.loads(tritonforge("compare", runs / "first", runs / "second", "--json"))
     assert [line["key"] for line in shown["recipe"]] == ["name", "rl.sampling.temperature", "seed"]
-    assert shown["recipe"][1]["values"] == ["1.0", "0.7"]
+    assert shown["recipe"][1]["values"] == ["1", "0.7"]  # written as 0.69999999999999996
     assert [row["ci95"] for row in shown["results"][2]["rows"]] == [[0.728, 0.841]] * 2
     steps = [at["step"] for at in shown["steps"] if at["stage"] == "rl"]
     assert steps[0] == 1 and steps[-1] == 20 and len(steps) == 8
@@ -44,8 +44,10 @@ def test_compare_prints_differing_keys_results_and_figures_at_equal_steps(runs):
         if at["stage"] == "rl":
             assert at["figures"]["reward_mean"][1] == second[at["step"]]["reward_mean"]
     text = tritonforge("compare", runs / "first", runs / "second")
-    assert "rl.sampling.temperature  1.0    0.7" in text and "79.0 % [72.8, 84.1]" in text and "step 20" in text
+    assert "rl.sampling.temperature  1      0.7" in text and "79.0 % [72.8, 84.1]" in text and "step 20" in text
     assert "no run in" in tritonforge("compare", runs, runs / "first", code=2)
+    said = tritonforge("serve", "dashboard", "--run", runs, "--port", "0", code=2)
+    assert f"{runs} is no run but holds some: --runs {runs} shows them all" in said
 
 
 def test_report_of_a_bench_and_of_a_data_build(tmp_path):

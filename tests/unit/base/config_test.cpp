@@ -88,6 +88,12 @@ TEST(Config, WhatIsDumpedLoadsAsTheSame) {
   const std::string text = dump_config(recipe);
   EXPECT_EQ(dump_config(load(text)), text);
   EXPECT_EQ(load(text).name, "yes: no");
+  EXPECT_THAT(text, HasSubstr("lr: 0.1\n")) << "and no 0.10000000000000001";
+  for (const double lr : {1e-6, 0.05, 1.0, 12345678901234567.0}) {
+    Recipe given;
+    given.train.lr = lr;
+    EXPECT_EQ(load(dump_config(given)).train.lr, lr);
+  }
 }
 
 }  // namespace

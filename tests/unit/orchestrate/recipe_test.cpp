@@ -148,6 +148,17 @@ TEST_F(RecipeTest, StatesThatTheDeviceHasNotAreRefused) {
   EXPECT_EQ(error_of([&] { load_recipe(path, {on_host, "model.device=cpu"}); }), "no error");
 }
 
+TEST_F(RecipeTest, ARecipeExtendsOneBesideItOrOneOfTheProgramsOwn) {
+  write("b.yaml", "name: b\nmodel: {path: m}\nstages: [bench]\nbench: {problems: p}\n");
+  const auto extending = [&](const std::string& base) { return write("a.yaml", "extends: " + base + "\nseed: 7\n"); };
+  EXPECT_EQ(load_recipe(extending("b.yaml"), {}).name, "b");
+  for (const char* own : {"quickstart", "quickstart.yaml", "recipes/quickstart.yaml"})
+    EXPECT_EQ(load_recipe(extending(own), {}).name, "quickstart") << own;
+  EXPECT_THAT(error_of([&] { load_recipe(extending("bb.yaml"), {}); }), HasSubstr("did you mean 'b.yaml'?"));
+  EXPECT_THAT(error_of([&] { load_recipe(extending("[b, c]"), {}); }),
+              HasSubstr("a.yaml: 'extends' must be the name of one recipe"));
+}
+
 TEST_F(RecipeTest, UnknownKeyNamesTheNearest) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [bench]\nbench: {problems: p, sampels: 3}\n");
   EXPECT_THAT(error_of([&] { load_recipe(path, {}); }),
