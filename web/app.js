@@ -78,6 +78,8 @@ function showViews(view) {
                 'aria-current' : name === view ? 'page' : false
               },
               title))));
+  byId('keys').textContent = `keys: ${entries.length > 1 ? `1 to ${entries.length} views · ` : ''}/ search · ` +
+      'j, k next and previous trajectory · arrows read a chart';
   const now = byId('views').querySelector('[aria-current]');
   if (now) now.scrollIntoView({block : 'nearest', inline : 'nearest'});
 }
@@ -235,7 +237,7 @@ async function route() {
 }
 let lastView = null;
 
-// Keys: / searches, j and k go through a list, 1 to 8 are the views.
+// Keys: / searches, j and k go through a list, digits are the links of the top line.
 document.addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName))
     return;
@@ -255,8 +257,6 @@ document.addEventListener('keydown', (event) => {
 
 async function start() {
   theme();
-  byId('keys').textContent =
-      'keys: 1 to 8 views · / search · j, k next and previous trajectory · arrows read a chart';
   byId('skip').addEventListener('click', (event) => {
     event.preventDefault();
     byId('content').focus();

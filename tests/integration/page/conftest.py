@@ -47,6 +47,11 @@ def dashboard(runs):
 
 
 @pytest.fixture
+def dashboard_of_one(runs):
+    yield from serve("--run", runs / "first")
+
+
+@pytest.fixture
 def keyed_dashboard(runs):
     yield from serve("--runs", runs, key="open-sesame")
 

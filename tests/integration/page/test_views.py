@@ -61,7 +61,7 @@ def test_chosen_runs_are_compared(visit):
         page.check(f'input[aria-label="compare {name}"]')
     page.click("text=compare 2 of them")
     page.wait_for_selector("text=Recipe keys that differ")
-    assert "rl.sampling.temperature 1.0 0.7" in text(page) and "rl.steps" not in text(page)
+    assert "rl.sampling.temperature 1 0.7" in text(page) and "rl.steps" not in text(page)
     chart = page.locator(".chart", has_text="reward_mean").first
     assert chart.locator("path.series").count() == 2
     assert "first" in chart.inner_text() and "second" in chart.inner_text()
@@ -254,6 +254,26 @@ def test_the_theme_and_the_views_by_keyboard(visit):
     page.wait_for_selector("#search")
     page.keyboard.press("/")
     until(page, "document.activeElement.id === 'search'")
+
+
+def test_the_keys_that_are_named_are_the_views_there(visit, dashboard_of_one):
+    for page, count in (visit("/overview?run=first"), 8), (visit("", url=dashboard_of_one), 7):
+        page.wait_for_selector("#views [aria-current]")
+        assert text(page, "#keys").startswith(f"keys: 1 to {count} views")
+        page.keyboard.press(str(count))
+        until(page, "document.querySelector('#views [aria-current]').textContent === 'About'")
+
+
+def test_a_reason_of_many_lines_stays_inside_its_frame(visit, update_status):
+    update_status("second", state="failed", reason="trainer: POST /step: 409 " + "http://127.0.0.1:27588/v2/" * 12)
+    page = visit("/overview?run=second", width=390)
+    until(page, "document.getElementById('stage').textContent.startsWith('failed')")
+    height, radius = page.evaluate("""() => {
+        const style = getComputedStyle(document.getElementById('stage'));
+        return [document.getElementById('stage').clientHeight, parseFloat(style.borderTopLeftRadius)];
+    }""")
+    assert height > 60 and radius <= 12, "round ends of a frame that high would cut through the text"
+    update_status("second", state="finished", reason="")
 
 
 def test_a_report_is_the_page_without_the_run(visit, runs, tmp_path):
