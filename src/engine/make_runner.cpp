@@ -16,6 +16,8 @@
 namespace tritonforge::engine {
 namespace {
 
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
 // The cache's share of what is free: a quarter of the machine's memory; of an accelerator's nine tenths beside the
 // runner's own, or six tenths where attention gathers its keys into new memory at every step.
 constexpr double kCpuShare = 0.25, kOwnShare = 0.9, kAtenShare = 0.6;
@@ -36,6 +38,13 @@ MemoryPlan plan_memory(const EngineOptions& options, const model::Model& model, 
   plan.cache = sizes.blocks * kBlockSize * KvCache::bytes_per_token(model.config(), cached);
   plan.cache_tokens = (sizes.blocks - 1) * kBlockSize;
   plan.left = rest - plan.workspace - plan.cache;
+  if (plan.left < 0 && options.kv_cache_tokens > 0) {
+    const int64_t fit = std::max<int64_t>(plan.left + plan.cache, 0);
+    fail(ErrorKind::kMachine,
+         "--kv-cache-tokens {} takes {:.1f} GiB, and {} has {:.1f} GiB free for it: at most {} tokens",
+         plan.cache_tokens, static_cast<double>(plan.cache) / kGiB, device.str(), static_cast<double>(fit) / kGiB,
+         fit / KvCache::bytes_per_token(model.config(), cached));
+  }
   return plan;
 }
 

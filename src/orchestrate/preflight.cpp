@@ -39,16 +39,20 @@ void check_devices(const RecipeConfig& config) {
 // A prompt that does not fit would fail every one of its samples.
 void check_prompts(const RecipeConfig& config, const char* key, const std::vector<Problem>& problems,
                    const tokenizer::ChatCodec& codec) {
-  const int64_t engine = config.engine.external.empty() ? config.engine.max_context : 0;
-  const bool engine_is_less = engine > 0 && engine < config.rollout.max_context;
-  const int64_t room = engine_is_less ? engine : config.rollout.max_context;
+  std::pair<const char*, int64_t> least{"rollout.max_context", config.rollout.max_context};
+  const auto bound = [&](const char* name, int64_t tokens) {
+    if (config.engine.external.empty() && tokens > 0 && tokens < least.second) least = {name, tokens};
+  };
+  bound("engine.max_context", config.engine.max_context);
+  bound("engine.kv_cache_tokens", config.engine.kv_cache_tokens);
+  const auto& [limit, room] = least;
   for (const Problem& problem : problems) {
     const auto tokens = codec.opening(
         rollout::first_messages(config.rollout.prompt, problem, config.evaluator.request.backend),
         config.rollout.enable_thinking);
     if (static_cast<int64_t>(tokens.size()) < room) continue;
     fail(ErrorKind::kUsage, "{}: the prompt of '{}' has {} tokens, and {} of {} leaves no room for an answer", key,
-         problem.id, tokens.size(), engine_is_less ? "engine.max_context" : "rollout.max_context", room);
+         problem.id, tokens.size(), limit, room);
   }
 }
 
