@@ -129,7 +129,9 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
   if (!config.model.is_chat()) {
     RoleSpec router = role("router", "router", engines.router_url(), {});
     router.on_ready = [this](bool restarted) { engines.bring_up_router(restarted); };
-    router.restart_when_red = false;                 // it is red where its engines are
+    router.restart_when_red = false;  // it is red where its engines are
+    if (const char* key = std::getenv(net::kPeerKeyVariable); key != nullptr && !config.engine.external.empty())
+      router.env[net::kPeerKeyVariable] = key;       // theirs; a run's own engines have none
     specs.insert(specs.begin(), std::move(router));  // first: engines register with it
   }
   rollout::ServiceOptions options = config.rollout.buffer;

@@ -266,6 +266,50 @@ def test_a_chat_server_that_refuses_is_nobody_elses_fault(tmp_path, server):
     assert "every trajectory failed, none through the model" in said and "field 'choices' must be a list" in said
 
 
+def test_an_engine_behind_a_key_is_sent_that_of_the_environment(tmp_path):
+    write_problems(tmp_path / "problems.parquet")
+    engine = subprocess.Popen(
+        [BINARY, "serve", "engine", "--model", "models/tiny-base", "--port", "0", "--kv-cache-tokens", "8192"],
+        cwd=ROOT, stderr=subprocess.PIPE, text=True, env=os.environ | {"TRITONFORGE_API_KEY": "open-sesame"},
+    )  # fmt: skip
+    try:
+        url = next(m[0] for line in engine.stderr if (m := re.search(r"http://127\.0\.0\.1:\d+", line)))
+        command = [BINARY, "bench", "--problems", tmp_path / "problems.parquet", "--limit", "1", "--prompt", "minimal"]
+        command += ["--model", url, "--tokenizer", "models/tiny-base", "--max-new-tokens", "8"]
+        for key, code in ("", 1), ("open-sesame", 0):
+            done = subprocess.run(
+                [*command, "--output", tmp_path / f"run{code}"], cwd=ROOT, capture_output=True, text=True, timeout=300,
+                env=os.environ | {"TRITONFORGE_PEER_API_KEY": key},
+            )  # fmt: skip
+            assert done.returncode == code, done.stderr
+            assert ("401: this server needs its API key" in done.stderr) == (code == 1)
+    finally:
+        engine.kill()
+        engine.communicate()
+
+
+def test_a_page_in_place_of_an_answer_is_one_line(tmp_path):
+    class Website(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+        def do_GET(self):
+            self.send_error(404)
+
+        def do_POST(self):
+            self.send_error(501)
+
+    website = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Website)
+    threading.Thread(target=website.serve_forever, daemon=True).start()
+    write_problems(tmp_path / "problems.parquet")
+    command = [BINARY, "bench", "--problems", tmp_path / "problems.parquet", "--limit", "1", "--chat-model", "m"]
+    command += ["--model", f"http://127.0.0.1:{website.server_address[1]}/v1", "--output", tmp_path / "run"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    website.shutdown()
+    assert done.returncode == 1, done.stderr
+    assert "answered 501: a page in HTML, 'Error response'" in done.stderr.splitlines()[-1], done.stderr
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_at_random_instants_nothing_is_lost_or_made_twice(tmp_path, server, seed):
     draw = random.Random(seed)
