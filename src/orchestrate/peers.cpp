@@ -13,6 +13,7 @@ namespace tritonforge::orchestrate {
 namespace {
 
 constexpr double kRolePatience = 300;  // at least: a role may take so long to come back
+constexpr double kQuietRepeats = 10;   // a restart, which the supervisor tells of, takes less
 constexpr double kLeaseTimeout = 90;
 constexpr double kInstallTimeout = 600;
 constexpr double kBringUpPatience = 20;  // in which the trainer may replace the weights that a fresh engine reads
@@ -71,7 +72,16 @@ net::Response Role::exchange(const Request& request) const {
     supervisor_->wait_ready(name_, deadline);
     return reply.ok() ? net::error_of(*reply, what) : Error(reply.error().kind(), what + ": " + reply.error().what());
   };
-  return net::retry<net::Response>(what, deadline, attempt, {.again = [&](const Error&) { return !reached; }}).value();
+  const auto begun = Clock::now();
+  bool told = false;  // a restart is told of already; what goes on for longer, a full disk say, is not
+  const auto note = [&](const Error& error, double) {
+    if (told || seconds_since(begun) < kQuietRepeats) return;
+    told = true;
+    log::warn("{}; it is asked again for {:.0f} s", error.what(), deadline.remaining_s());
+  };
+  return net::retry<net::Response>(what, deadline, attempt,
+                                   {.again = [&](const Error&) { return !reached; }, .on_pause = note})
+      .value();
 }
 
 Json Role::ask(const Request& request) const {

@@ -34,9 +34,16 @@ struct RouterServer::Impl {
 
 net::Response RouterServer::Impl::health() const {
   const PeerCount count = count_peers(router.registry());
-  const std::string detail = count.all() == 0 ? "no worker is registered"
-                                              : fmt::format("{} green, {} yellow, {} red workers", count.green,
-                                                            count.yellow, count.red);
+  if (count.all() == 0) return net::health_reply(count.colour(), "router", "no worker is registered");
+  std::string detail = fmt::format("{} green, {} yellow, {} red workers", count.green, count.yellow, count.red);
+  if (count.green == 0) {  // why, of one of them
+    for (const auto& worker : router.registry().all()) {
+      const std::string error = worker->status().last_error;
+      if (error.empty()) continue;
+      detail += fmt::format("; {}: {}", worker->url(), error);
+      break;
+    }
+  }
   return net::health_reply(count.colour(), "router", detail);
 }
 
