@@ -57,7 +57,9 @@ int report_usage(const CLI::App& app, const CLI::ParseError& error, int argc, ch
       return 2;
     }
   }
-  fmt::print(stderr, "tritonforge{}: {}\n", at == &app ? "" : " " + at->get_name(), error.what());
+  const std::string command = at == &app ? "tritonforge" : "tritonforge " + at->get_name();
+  if (takes_subcommand(*at)) fmt::print(stderr, "{}: which command? {} --help lists them\n", command, command);
+  else fmt::print(stderr, "{}: {}\n", command, error.what());
   return 2;
 }
 

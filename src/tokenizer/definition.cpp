@@ -279,6 +279,9 @@ TokenizerDefinition read_definition(const fs::path& path) {
   }
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   const fs::path file = fs::is_directory(path) ? path / "tokenizer.json" : path;
+  if (!fs::exists(file))
+    fail(ErrorKind::kNotFound, "{} holds no tokenizer.json: a model's folder in Hugging Face form has one",
+         path.string());
   TokenizerDefinition definition = parse_tokenizer_json(read_file(file), file.string());
   const fs::path config = folder / "tokenizer_config.json";
   if (fs::exists(config)) add_tokenizer_config(definition, read_file(config), config.string());

@@ -159,6 +159,12 @@ TEST_F(RecipeTest, ARecipeExtendsOneBesideItOrOneOfTheProgramsOwn) {
               HasSubstr("a.yaml: 'extends' must be the name of one recipe"));
 }
 
+TEST_F(RecipeTest, ARunsFolderIsNoRecipeAndSaysHowTheRunGoesOn) {
+  const fs::path run = write("recipe.yaml", "name: a\n").parent_path();
+  EXPECT_THAT(error_of([&] { load_recipe(run, {}); }),
+              HasSubstr(fmt::format("`tritonforge run {0}/recipe.yaml --output {0} --resume`", run.string())));
+}
+
 TEST_F(RecipeTest, UnknownKeyNamesTheNearest) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [bench]\nbench: {problems: p, sampels: 3}\n");
   EXPECT_THAT(error_of([&] { load_recipe(path, {}); }),
