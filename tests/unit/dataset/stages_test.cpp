@@ -118,7 +118,8 @@ TEST(Thinking, ATeacherIsAskedOncePerAnswer) {
     };
   };
   for (int build = 0; build < 2; ++build) {
-    const auto stage = make_stage("thinking", YAML::Load("{from: teacher, url: u, model: m}"), "test", context);
+    const auto stage = make_stage("thinking", YAML::Load("{from: teacher, url: 'http://u', model: m}"), "test",
+                                  context);
     Row row = answer_of("a");
     row.problem = "p";
     row.solution = "s";
@@ -138,7 +139,8 @@ TEST(Thinking, NoThoughtIsAskedForAgain) {
     };
   };
   for (const char* thought : {"", "I tile it.", "I tile it."}) {
-    const auto stage = make_stage("thinking", YAML::Load("{from: teacher, url: u, model: m}"), "test", context);
+    const auto stage = make_stage("thinking", YAML::Load("{from: teacher, url: 'http://u', model: m}"), "test",
+                                  context);
     Row row = answer_of("a");
     row.problem = "p";
     row.solution = "s";
@@ -319,7 +321,7 @@ TEST(Thinking, ARowThatTheTeacherRefusesIsDropped) {
       return Error(ErrorKind::kUsage, "the prompt is too long");
     };
   };
-  const auto stage = make_stage("thinking", YAML::Load("{from: teacher, url: u, model: m}"), "test", context);
+  const auto stage = make_stage("thinking", YAML::Load("{from: teacher, url: 'http://u', model: m}"), "test", context);
   Row row = answer_of("a");
   row.problem = "p";
   row.solution = "s";
