@@ -13,17 +13,11 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 
 namespace tritonforge {
 namespace {
-
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
 
 void write_all(int fd, std::string_view content, const fs::path& path) {
   while (!content.empty()) {
@@ -64,8 +58,8 @@ std::string read_file(const fs::path& path) {
 }
 
 void fsync_path(const fs::path& path) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.fd < 0 || ::fsync(file.fd) != 0) {
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.get() < 0 || ::fsync(file.get()) != 0) {
     fail(ErrorKind::kUnavailable, "cannot sync {}: {}", path.string(), std::strerror(errno));
   }
 }
@@ -92,11 +86,11 @@ void put_in_place(const fs::path& fresh, const fs::path& folder) {
 
 void write_file_atomic(const fs::path& path, std::string_view content) {
   std::string temporary = path.string() + ".XXXXXX";
-  Descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};
-  if (file.fd < 0) fail(ErrorKind::kUnavailable, "cannot create {}: {}", temporary, std::strerror(errno));
+  const Descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};
+  if (file.get() < 0) fail(ErrorKind::kUnavailable, "cannot create {}: {}", temporary, std::strerror(errno));
   try {
-    write_all(file.fd, content, path);
-    if (::fchmod(file.fd, 0644) != 0 || ::fsync(file.fd) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
+    write_all(file.get(), content, path);
+    if (::fchmod(file.get(), 0644) != 0 || ::fsync(file.get()) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
       fail(ErrorKind::kUnavailable, "cannot write {}: {}", path.string(), std::strerror(errno));
     }
   } catch (...) {
@@ -107,13 +101,13 @@ void write_file_atomic(const fs::path& path, std::string_view content) {
 }
 
 void append_line_durable(const fs::path& path, std::string_view line) {
-  Descriptor file{::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644)};
-  if (file.fd < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", path.string(), std::strerror(errno));
-  const off_t end = end_of_lines(file.fd, path);
-  if (end < ::lseek(file.fd, 0, SEEK_END) && ::ftruncate(file.fd, end) != 0)
+  const Descriptor file{::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644)};
+  if (file.get() < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", path.string(), std::strerror(errno));
+  const off_t end = end_of_lines(file.get(), path);
+  if (end < ::lseek(file.get(), 0, SEEK_END) && ::ftruncate(file.get(), end) != 0)
     fail(ErrorKind::kUnavailable, "cannot cut a broken last line off {}: {}", path.string(), std::strerror(errno));
-  write_all(file.fd, std::string(line) + "\n", path);
-  if (::fdatasync(file.fd) != 0)
+  write_all(file.get(), std::string(line) + "\n", path);
+  if (::fdatasync(file.get()) != 0)
     fail(ErrorKind::kUnavailable, "cannot sync {}: {}", path.string(), std::strerror(errno));
 }
 
@@ -139,15 +133,15 @@ TemporaryFolder::~TemporaryFolder() {
 }
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.fd < 0) fail(ErrorKind::kNotFound, "cannot open {}: {}", path.string(), std::strerror(errno));
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.get() < 0) fail(ErrorKind::kNotFound, "cannot open {}: {}", path.string(), std::strerror(errno));
   struct stat info{};
-  if (::fstat(file.fd, &info) != 0)
+  if (::fstat(file.get(), &info) != 0)
     fail(ErrorKind::kCorrupt, "cannot stat {}: {}", path.string(), std::strerror(errno));
   if (!S_ISREG(info.st_mode)) fail(ErrorKind::kNotFound, "{} is not a file", path.string());
   size_ = static_cast<size_t>(info.st_size);
   if (size_ == 0) return;
-  void* map = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  void* map = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (map == MAP_FAILED) fail(ErrorKind::kUnavailable, "cannot map {}: {}", path.string(), std::strerror(errno));
   data_ = static_cast<const std::byte*>(map);
 }

@@ -237,7 +237,8 @@ void Core::count_times(const LiveRequest& request) {
 void Core::step() {
   const Range whole(counters_.step_seconds);
   auto holds = hold_devices();
-  if (!std::exchange(packed_, true)) pack(models_);
+  if (!packed_) pack(models_);
+  packed_ = true;  // not where there was no memory for them
   const Plan& next = plan();
   fill(next);
   forward(next);

@@ -83,7 +83,7 @@ class Core {
   void drain() { scheduler_.drain(); }
   void undrain() { scheduler_.undrain(); }
   bool draining() const { return scheduler_.draining(); }
-  bool drained() const { return scheduler_.drained() && in_flight_.empty(); }
+  bool drained() const { return scheduler_.drained(); }  // a step in flight is of nobody then
   // Copies the staged weights into the model; the next step computes with them. Returns their version (`version`, or
   // for -1 one more than now; of a part, that of now) and the checksums of what the model holds now in their place.
   // Throws kCorrupt where a trainer's memory holds others by now: the old weights stay. And where the copying failed,

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/json.h"
 
 extern char** environ;
@@ -124,35 +125,24 @@ std::jthread pulse_of(int control) {
 }  // namespace
 
 Launched::Member carried(const ProcessOptions& options, const Carrier& carrier, const Place& place) {
-  int ends[2], reports[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
-  if (::pipe2(reports, O_CLOEXEC | O_NONBLOCK) != 0) {
-    ::close(ends[0]);
-    ::close(ends[1]);
-    fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
-  }
-  ProcessOptions own = {.argv = carrier.argv,
-                        .env = {},
-                        .stdout_file = {},
-                        .stderr_file = options.stderr_file,
-                        .stdin_fd = ends[0],
-                        .stdout_fd = reports[1]};
-  try {
-    Launched::Member member{place, std::make_unique<ChildProcess>(own), ends[1], reports[0]};
-    ::close(ends[0]);
-    ::close(reports[1]);
-    Json job = {{"argv", options.argv},
-                {"env", travelling_environment(options.env)},
-                {"folder", fs::current_path().string()},
-                {"silence_s", kSilence}};
-    if (carrier.tunnel) job["tunnel"] = json_of(*carrier.tunnel);
-    write_all(ends[1], job.dump() + "\n");
-    member.pulse = pulse_of(ends[1]);
-    return member;
-  } catch (...) {
-    for (const int fd : {ends[0], ends[1], reports[0], reports[1]}) ::close(fd);
-    throw;
-  }
+  Json job = {{"argv", options.argv},
+              {"env", travelling_environment(options.env)},
+              {"folder", fs::current_path().string()},
+              {"silence_s", kSilence}};
+  if (carrier.tunnel) job["tunnel"] = json_of(*carrier.tunnel);
+  const std::string line = job.dump() + "\n";
+  Pipe control = make_pipe(), report = make_pipe(O_CLOEXEC | O_NONBLOCK);
+  auto process = std::make_unique<ChildProcess>(ProcessOptions{.argv = carrier.argv,
+                                                               .env = {},
+                                                               .stdout_file = {},
+                                                               .stderr_file = options.stderr_file,
+                                                               .stdin_fd = control.read.get(),
+                                                               .stdout_fd = report.write.get()});
+  control.read = Descriptor();  // these two are the carrier's alone, so that its end shows
+  report.write = Descriptor();
+  write_all(control.write.get(), line);
+  std::jthread pulse = pulse_of(control.write.get());
+  return {place, std::move(process), control.write.release(), report.read.release(), std::nullopt, std::move(pulse)};
 }
 
 std::optional<int> read_report(int& report) {

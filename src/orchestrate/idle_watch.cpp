@@ -43,9 +43,12 @@ std::optional<double> IdleWatch::busy_since(const std::string& url, const std::s
   if (!response.ok() || response->status != 200) return std::nullopt;
   const Json body = parse_json_or_discard(response->body);
   const Json& figures = body.is_object() && body.contains("report") ? body.at("report") : body;  // of /health
-  if (!figures.is_object() || !figures.contains(seconds) || !figures.at(seconds).is_number()) return std::nullopt;
-  double busy = figures.at(seconds).get<double>();
-  if (*parts != '\0') busy /= std::max(1.0, figures.value(parts, 1.0));
+  const auto number = [&](const char* name) -> std::optional<double> {
+    if (!figures.is_object() || !figures.contains(name) || !figures.at(name).is_number()) return std::nullopt;
+    return figures.at(name).get<double>();
+  };
+  if (!number(seconds)) return std::nullopt;
+  const double busy = *number(seconds) / std::max(1.0, number(parts).value_or(1));
   counted_[url] = busy;
   if (last.empty()) return std::nullopt;
   return busy >= last.mapped() ? busy - last.mapped() : busy;

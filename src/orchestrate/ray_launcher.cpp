@@ -13,6 +13,7 @@
 #include <cstring>
 #include <future>
 
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "net/address.h"
 #include "net/wire.h"
@@ -31,20 +32,6 @@ fs::path program() {
          program_path().string());
   return program_path();
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 // This machine's address as those at HOST:PORT see it. Throws kMachine where nobody is there.
 std::string own_address(const std::string& address) {
@@ -154,10 +141,6 @@ RayLauncher::RayLauncher(Layout layout, const RayOptions& options, const fs::pat
       groups_(ray_groups(this->layout(), options.groups)),
       tunnel_(own_address(address_)) {}
 
-RayLauncher::~RayLauncher() {
-  if (holding_ >= 0) ::close(holding_);
-}
-
 std::vector<std::string> RayLauncher::command(const std::string& mode) const {
   std::vector<std::string> argv = {
       program_.string(), mode,          "--address", address_,    "--library",
@@ -200,26 +183,20 @@ void RayLauncher::reserve(const std::stop_token& stop) {
   for (const auto& [group, bundles] : groups_)
     for (const RayBundle& bundle : bundles) wanted[group].push_back(bundle.resources);
   if (wanted.empty()) return;
-  int input[2], output[2];
-  if (::pipe2(input, O_CLOEXEC) != 0) fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
-  Descriptor input_end(input[0]);
-  holding_ = input[1];
-  if (::pipe2(output, O_CLOEXEC) != 0) fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
-  const Descriptor reply(output[0]);
-  {
-    const Descriptor output_end(output[1]);
-    holder_ = std::make_unique<ChildProcess>(
-        ProcessOptions{.argv = command("hold"), .stdin_fd = input_end.get(), .stdout_fd = output_end.get()});
-  }
+  Pipe input = make_pipe(), output = make_pipe();
+  holder_ = std::make_unique<ChildProcess>(
+      ProcessOptions{.argv = command("hold"), .stdin_fd = input.read.get(), .stdout_fd = output.write.get()});
+  holding_ = std::move(input.write);
+  output.write = Descriptor();  // its own alone, so that its end shows
   const std::stop_callback end(stop, [this] { holder_->signal(SIGKILL); });
   const std::string line = wanted.dump() + "\n";
-  if (::write(holding_, line.data(), line.size()) != std::ssize(line))
+  if (::write(holding_.get(), line.data(), line.size()) != std::ssize(line))
     fail(ErrorKind::kUnavailable, "tritonforge-ray: {}", std::strerror(errno));
-  pollfd waiter{reply.get(), POLLIN, 0};
+  pollfd waiter{output.read.get(), POLLIN, 0};
   char text[16] = {};
   const double timeout = (1.0 + static_cast<double>(groups_.size())) * kStartTimeout;
   const bool spoke = ::poll(&waiter, 1, static_cast<int>(timeout * 1000)) > 0;
-  if (!spoke || ::read(reply.get(), text, sizeof text - 1) <= 0)
+  if (!spoke || ::read(output.read.get(), text, sizeof text - 1) <= 0)
     fail(ErrorKind::kMachine, "Ray did not make the run's placement groups ({})",
          spoke ? "its message is above" : fmt::format("no answer in {} s", timeout));
 }

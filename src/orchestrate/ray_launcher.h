@@ -7,6 +7,7 @@
 // The groups of the placement are Ray's placement groups, reserved before anything starts: one bundle a process, on the
 // node that the placement gives it (Ray calls a node by its address). A role that must leave its node takes resources
 // of its own elsewhere. Roles of localhost are children of this process and no matter of Ray's.
+#include "base/descriptor.h"
 #include "base/json.h"
 #include "orchestrate/remote_launcher.h"
 
@@ -43,7 +44,6 @@ class RayLauncher : public RemoteLauncher {
  public:
   // Throws kMachine where tritonforge-ray is not built, or no Ray answers. `folder`: the run's, which all nodes see.
   RayLauncher(Layout layout, const RayOptions& options, const fs::path& folder, std::vector<fs::path> shared);
-  ~RayLauncher() override;
   void prepare(const std::stop_token& stop) override;
   void ended(const std::string& role, const Launched& launched) override;
 
@@ -62,7 +62,7 @@ class RayLauncher : public RemoteLauncher {
   std::set<std::string> same_machine_;  // nodes that have this process's loopback
   net::TunnelHead tunnel_;
   std::unique_ptr<ChildProcess> holder_;  // of the groups
-  int holding_ = -1;                      // its input: until that ends
+  Descriptor holding_;                    // its input: until that ends
 };
 
 }  // namespace tritonforge::orchestrate

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "base/checksum.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 
 namespace tritonforge::orchestrate {
@@ -136,27 +137,17 @@ void RemoteLauncher::copy(const std::string& host, const fs::path& target, const
       "mkdir -p {1} && d=$(mktemp -d {0}.XXXXXX) && tar -xf - -C $d && touch $d/.complete && "
       "(mv -T $d {0} 2>/dev/null || test -e {0}/.complete); code=$?; rm -rf $d; exit $code",
       path, plain_path(target.parent_path()));
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
-  std::unique_ptr<ChildProcess> source, sink;
-  try {
-    source = std::make_unique<ChildProcess>(ProcessOptions{.argv = tar, .stdout_fd = ends[1]});
-    sink = std::make_unique<ChildProcess>(
-        ProcessOptions{.argv = on_host(host, unpack, /*has_input=*/true), .stdin_fd = ends[0]});
-  } catch (...) {
-    ::close(ends[0]);
-    ::close(ends[1]);
-    throw;
-  }
-  ::close(ends[0]);
-  ::close(ends[1]);
+  Pipe archive = make_pipe();
+  ChildProcess source({.argv = tar, .stdout_fd = archive.write.get()});
+  ChildProcess sink({.argv = on_host(host, unpack, /*has_input=*/true), .stdin_fd = archive.read.get()});
+  archive = {};  // theirs alone: the end of one is seen by the other
   // What the other end holds of it is no whole archive, and is removed there.
   const std::stop_callback end(stop, [&] {
-    sink->signal(SIGKILL);
-    source->signal(SIGKILL);
+    sink.signal(SIGKILL);
+    source.signal(SIGKILL);
   });
   const Deadline deadline = Deadline::after(kCopyTimeout);
-  const auto received = sink->wait(deadline), sent = source->wait(deadline);
+  const auto received = sink.wait(deadline), sent = source.wait(deadline);
   if (received != 0 || sent != 0)
     fail(ErrorKind::kMachine, "{}: {} could not be copied there ({})", host, path,
          received ? fmt::format("exit {}", *received) : "no end in an hour");

@@ -137,11 +137,16 @@ Health read_health(const Result<net::Response>& reply) {
   if (!reply.ok()) return {false, RoleState::kYellow, fmt::format("busy: {}", reply.error().what())};
   const Json body = parse_json_or_discard(reply->body);
   if (!body.is_object()) return {true, RoleState::kYellow, fmt::format("GET /health: {}", reply->status)};
-  const std::string status = body.value("status", "");
+  // Whoever else has the port may say anything under these names.
+  const auto text = [&](const char* field) {
+    const auto found = body.find(field);
+    return found != body.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  const std::string status = text("status");
   const RoleState state = status == "green" ? RoleState::kGreen
                           : status == "red" ? RoleState::kRed
                                             : RoleState::kYellow;
-  return {true, state, body.value("detail", "")};
+  return {true, state, text("detail")};
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ Names::Names(net::HttpServer& http) {
   http.route("DELETE", "/keys/{name}", [this](const net::Request& request) {
     const std::lock_guard lock(mutex_);
     keys_.erase(request.parameters.at("name"));
+    counters_.erase(request.parameters.at("name"));
     return done();
   });
   http.route("POST", "/counters/{name}", [this](const net::Request& request) {

@@ -1,8 +1,9 @@
 #pragma once
 // Bytes by name in one process, at which others meet: they put, count, and wait for what is not there yet, over HTTP
 // with the server's key. Who waits holds none of the server's threads.
-//   PUT /keys/NAME  GET /keys/NAME?wait_s=S (404 where it is not there by then)  DELETE /keys/NAME
+//   PUT /keys/NAME  GET /keys/NAME?wait_s=S (404 where it is not there by then)
 //   POST /counters/NAME {"add": n} -> {"value"}
+//   DELETE /keys/NAME   what is put and what is counted under it
 #include <condition_variable>
 #include <list>
 #include <map>
@@ -17,7 +18,7 @@ namespace tritonforge::parallel {
 
 class Names {
  public:
-  explicit Names(net::HttpServer& http);  // before it starts; outlives it
+  explicit Names(net::HttpServer& http);  // before it starts; no request of it comes once this ends
   ~Names();
   Names(const Names&) = delete;
   Names& operator=(const Names&) = delete;

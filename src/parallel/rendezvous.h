@@ -1,7 +1,7 @@
 #pragma once
 // Where the ranks of a job meet: bytes by name in rank 0's process (names.h), and who was heard of lately. All that
 // ranks tell each other beside tensors goes through it, over HTTP with the job's key.
-//   POST /ranks/R {"at", "waits_s"} -> {"failed": text or null}   DELETE /ranks/R   POST /failure {"rank", "text"}
+//   POST /ranks/R {"at"} -> {"failed": text or null}   DELETE /ranks/R   POST /failure {"rank", "text"}
 #include <mutex>
 #include <optional>
 #include <string>

@@ -149,7 +149,11 @@ std::string World::told() {
   const std::string name = fmt::format("command-{}", ++commands_);
   std::optional<std::string> command;
   while (!command) command = meeting_->look(name, 20);
-  if (meeting_->add(name + "-read", 1) == size() - 1) meeting_->remove(name);  // by everybody
+  const std::string readers = name + "-read";
+  if (meeting_->add(readers, 1) == size() - 1) {  // by everybody
+    meeting_->remove(name);
+    meeting_->remove(readers);
+  }
   return std::move(*command);
 }
 

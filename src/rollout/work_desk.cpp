@@ -52,7 +52,6 @@ WorkDesk::Totals WorkDesk::totals() const {
   return totals;
 }
 
-// With the mutex held, as all that follows.
 void WorkDesk::hear(const WorkRequest& request) {
   Worker& worker = workers_[request.worker];
   worker.heard = Clock::now();
@@ -101,23 +100,54 @@ Clock::time_point WorkDesk::lose_silent() {
   return next;
 }
 
-bool WorkDesk::try_answer(const Waiting& waiting) {
-  if (!waiting.responder->connected()) return true;  // what it is given would be lost; it asks again
+std::optional<WorkDesk::Jobs> WorkDesk::jobs_for(const Waiting& waiting) {
   const WorkRequest& request = waiting.request;
-  Json list = Json::array();
-  if (request.count > 0 && !request.leaving) {
-    Worker& worker = workers_[request.worker];
-    for (RolloutPool::Job& job : pool_.take(request.count)) {
-      const std::string id = trajectory_id(job.group->id, job.sample);
-      auto kept = job.group->options.keep_turns ? turns_.kept_turns(job.group->id, job.sample)
-                                                : std::vector<KeptTurn>();
-      list.push_back(to_json(WorkItem{*job.group, job.sample, std::move(kept)}));
-      worker.holds.insert_or_assign(id, std::move(job));
-    }
-    if (list.empty() && !waiting.deadline.expired()) return false;
+  // What one that hung up is given would be lost; it asks again.
+  if (!waiting.responder->connected() || request.count == 0 || request.leaving) return Jobs();
+  Jobs jobs = pool_.take(request.count);
+  if (jobs.empty() && !waiting.deadline.expired()) return std::nullopt;
+  Worker& worker = workers_[request.worker];
+  for (const RolloutPool::Job& job : jobs) worker.holds.insert_or_assign(trajectory_id(job.group->id, job.sample), job);
+  return jobs;
+}
+
+std::vector<WorkDesk::Claim> WorkDesk::claims() {
+  std::vector<Claim> claims;
+  for (auto one = waiting_.begin(); one != waiting_.end();) {
+    auto jobs = jobs_for(*one);
+    if (jobs) claims.push_back({std::move(*one), *std::move(jobs)});
+    one = jobs ? waiting_.erase(one) : std::next(one);
   }
-  waiting.responder->send(net::Response::json({{"work", std::move(list)}, {"heard_within_s", silence_.count()}}));
-  return true;
+  return claims;
+}
+
+net::Response WorkDesk::reply_to(const Claim& claim) {
+  Json list = Json::array();
+  for (const auto& [group, sample] : claim.jobs) {
+    auto kept = group->options.keep_turns ? turns_.kept_turns(group->id, sample) : std::vector<KeptTurn>();
+    list.push_back(to_json(WorkItem{*group, sample, std::move(kept)}));
+  }
+  return net::Response::json({{"work", std::move(list)}, {"heard_within_s", silence_.count()}});
+}
+
+// Without the mutex, which threads of the server take: what is kept is read from the disk.
+void WorkDesk::answer(const Claim& claim) {
+  const std::string& name = claim.by.request.worker;
+  try {
+    return claim.by.responder->send(reply_to(claim));
+  } catch (const std::exception& error) {
+    log::warn("generator {} is given nothing: {}", name, error.what());
+    claim.by.responder->send(net::Response::error(error));
+  }
+  std::lock_guard lock(mutex_);
+  const auto worker = workers_.find(name);
+  if (worker == workers_.end()) return;
+  std::vector<std::string> held;  // it may have asked again meanwhile
+  for (const auto& [group, sample] : claim.jobs) {
+    std::string id = trajectory_id(group->id, sample);
+    if (worker->second.holds.contains(id)) held.push_back(std::move(id));
+  }
+  drop(worker->second, held);
 }
 
 void WorkDesk::loop() {
@@ -125,7 +155,12 @@ void WorkDesk::loop() {
   while (!stop_) {
     look_ = false;
     auto wake = lose_silent();
-    waiting_.remove_if([&](const Waiting& waiting) { return try_answer(waiting); });
+    if (const std::vector<Claim> ready = claims(); !ready.empty()) {
+      lock.unlock();
+      for (const Claim& claim : ready) answer(claim);
+      lock.lock();
+      continue;
+    }
     for (const Waiting& waiting : waiting_) wake = std::min(wake, waiting.deadline.at());
     changed_.wait_until(lock, wake, [&] { return stop_ || look_; });
   }

@@ -9,7 +9,9 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "base/clock.h"
 #include "net/http.h"
@@ -23,7 +25,8 @@ class WorkDesk {
   WorkDesk(RolloutPool& pool, TurnKeeper& turns, double silence_s = 60);
   ~WorkDesk();  // answers those that wait with 503
   // Answers {"work": [items], "heard_within_s": S} once there is an item or at the deadline; at once where none is
-  // wanted. Whoever asks must do so again within S seconds.
+  // wanted. Whoever asks must do so again within S seconds. Where what is kept of an item cannot be read, the answer is
+  // that error, and the items are for whoever asks next.
   void ask(WorkRequest request, Deadline deadline, net::ResponderPtr responder);
   void work_came();
   void finished(const std::string& worker, const std::string& trajectory);
@@ -44,9 +47,18 @@ class WorkDesk {
     Deadline deadline;
     net::ResponderPtr responder;
   };
+  using Jobs = std::vector<RolloutPool::Job>;
+  struct Claim {
+    Waiting by;
+    Jobs jobs;
+  };
   void loop();
+  void answer(const Claim& claim);
+  net::Response reply_to(const Claim& claim);
+  // With the mutex held:
   void hear(const WorkRequest& request);
-  bool try_answer(const Waiting& waiting);  // true: answered
+  std::vector<Claim> claims();                           // of those that need not wait any more
+  std::optional<Jobs> jobs_for(const Waiting& waiting);  // nothing: it goes on waiting
   void drop(Worker& worker, const std::vector<std::string>& trajectories);
   Clock::time_point lose_silent();  // returns when the next one would be lost
   RolloutPool& pool_;

@@ -204,15 +204,13 @@ CheckpointStore::CheckpointStore(fs::path folder, int64_t keep) : folder_(std::m
   fs::create_directories(folder_, error);
   if (error) fail(ErrorKind::kUnavailable, "cannot create {}: {}", folder_.string(), error.message());
   const fs::path lock = folder_ / ".lock";
-  lock_fd_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_fd_ < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", lock.string(), std::strerror(errno));
-  if (::flock(lock_fd_, LOCK_EX | LOCK_NB) != 0) {
-    ::close(lock_fd_);
+  lock_ = Descriptor(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (lock_.get() < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", lock.string(), std::strerror(errno));
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
     fail(ErrorKind::kUnavailable, "{} is in use by another trainer (pid {})", folder_.string(), read_file(lock));
-  }
   const std::string pid = std::to_string(::getpid());
-  if (::ftruncate(lock_fd_, 0) != 0 ||
-      ::pwrite(lock_fd_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+  if (::ftruncate(lock_.get(), 0) != 0 ||
+      ::pwrite(lock_.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
     log::warn("cannot note the pid in {}: {}", lock.string(), std::strerror(errno));
   }
   for (const auto& entry : fs::directory_iterator(folder_)) {
@@ -231,7 +229,6 @@ CheckpointStore::CheckpointStore(fs::path folder, int64_t keep) : folder_(std::m
 
 CheckpointStore::~CheckpointStore() {
   if (writing_.valid()) writing_.wait();
-  ::close(lock_fd_);
 }
 
 fs::path CheckpointStore::latest() const {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/filesystem.h"
 #include "contract/weights.h"
 #include "train/other_ranks.h"
@@ -75,7 +76,7 @@ class CheckpointStore {
   void prune(const fs::path& newest) const;
   fs::path folder_;
   int64_t keep_;
-  int lock_fd_ = -1;
+  Descriptor lock_;  // while it is open no other process has the folder
   Snapshot snapshot_;
   std::future<fs::path> writing_;  // after what it reads: its end is waited for first
 };

@@ -302,11 +302,12 @@ void TrainerService::commit_leases() {
     const std::string url = buffer_ + lease_path(lease.lease_id, "commit");
     const auto reply = buffer_client_.post_json(url, {{"step", lease.step}});
     lease.committed = reply.ok();
-    if (!reply.ok()) {
-      log::warn("lease '{}' of step {} is not committed yet, tried again after the next checkpoint: {}", lease.lease_id,
-                lease.step, reply.error().what());
-      return;  // the next ones would fail in the same way, each after its own wait
-    }
+    if (reply.ok()) continue;
+    const Error& error = reply.error();
+    log::warn("lease '{}' of step {} is not committed yet, tried again after the next checkpoint: {}", lease.lease_id,
+              lease.step, error.what());
+    const bool of_this_one = error.kind() == ErrorKind::kNotFound || error.kind() == ErrorKind::kConflict;
+    if (!of_this_one) return;  // the next ones would fail in the same way, each after its own wait
   }
 }
 
@@ -364,7 +365,8 @@ void TrainerService::push(int64_t version, const std::vector<std::string>& engin
   note(fmt::format("publishing version {}", version));
   std::optional<DeviceLock::Hold> hold;
   if (device_lock_) hold.emplace(device_lock_->shared());
-  if (!sglang_ || sglang_->urls() != engines) sglang_ = std::make_unique<weights::SglangEngines>(engines, options);
+  if (!sglang_ || sglang_->urls() != engines || sglang_->options() != options)
+    sglang_ = std::make_unique<weights::SglangEngines>(engines, options);
   sglang_->push(whole_model(), version, Deadline::after(kPushSeconds));
   note_published(version);
 }

@@ -79,18 +79,21 @@ StepMetrics StepRecord::read(parallel::Group* ranks, bool speaks) {
   std::vector<float> losses = read_all(losses_), entropy = read_all(entropy_), difference = read_all(difference_),
                      on_policy = read_all(on_policy_), kl = read_all(kl_), clipped = read_all(clipped_),
                      importance = read_all(importance_), advantage = read_all(advantage_), masked = read_all(masked_);
-  std::vector<float> counts{static_cast<float>(tokens_), static_cast<float>(targets_), static_cast<float>(shared_),
-                            static_cast<float>(micro_batches_), static_cast<float>(flops_)};
-  const size_t kinds = counts.size();
+  // In fp64, which counts beyond 2^24 one by one.
+  const at::Tensor totals = at::tensor({static_cast<double>(tokens_), static_cast<double>(targets_),
+                                        static_cast<double>(shared_), static_cast<double>(micro_batches_), flops_},
+                                       at::kDouble);
   if (ranks != nullptr) {
     const std::vector<std::vector<float>*> lists{&losses,  &entropy,    &difference, &on_policy, &kl,
-                                                 &clipped, &importance, &advantage,  &masked,    &counts};
+                                                 &clipped, &importance, &advantage,  &masked};
     if (!speaks) {
       for (std::vector<float>* list : lists) list->clear();
+      totals.zero_();
     }
     join(lists, *ranks);
-    for (size_t i = kinds; i < counts.size(); ++i) counts[i % kinds] += counts[i];
+    ranks->all_reduce(totals, "counts of the step")->wait();
   }
+  const double* counts = totals.const_data_ptr<double>();
   flops_ = counts[4];
 
   StepMetrics metrics;

@@ -16,6 +16,7 @@ struct SglangOptions {
   std::string backend = "gloo";    // nccl where engines and model are on GPUs
   std::string pause = "retract";   // pause_generation's mode: abort, retract or in_place
   int64_t bucket_bytes = int64_t{512} << 20;
+  bool operator==(const SglangOptions&) const = default;
 };
 
 // One set of engines, which are ranks of one group with this process from the first push on.
@@ -26,6 +27,7 @@ class SglangEngines {
   SglangEngines(const SglangEngines&) = delete;
   SglangEngines& operator=(const SglangEngines&) = delete;
   const std::vector<std::string>& urls() const { return urls_; }
+  const SglangOptions& options() const { return options_; }
 
   // Pauses, broadcasts all weights in buckets, and lets go on. Throws naming the engine: what it answered, kUnavailable
   // where it does not; the group is made anew then, by the next push. Engines are let go on in any case.

@@ -192,5 +192,23 @@ TEST_F(StepAheadCore, AFailureForgetsWhatIsInFlight) {
   EXPECT_EQ(outputs["b"].samples[0].output_ids.size(), 5u);
 }
 
+// An update that waits for the requests under way is not held up by a step that is of none of them any more: at the
+// engine's end nobody would read that.
+TEST(StepAhead, WhatIsOfNobodyHoldsUpNoUpdate) {
+  Core core(small_options(), tiny_model(), nullptr, nullptr, make_late_runner);
+  Request request;
+  request.id = "r";
+  request.prompt_ids = prompt_of(8, 1);
+  request.sampling.max_new_tokens = 20;
+  core.admit(std::move(core.arrival(std::move(request)).value()));
+  core.step();
+  core.step();
+  core.drain();
+  EXPECT_FALSE(core.drained());
+  core.abort_all("the engine ends");
+  EXPECT_TRUE(core.has_work()) << "no step is in flight";
+  EXPECT_TRUE(core.drained());
+}
+
 }  // namespace
 }  // namespace tritonforge::engine

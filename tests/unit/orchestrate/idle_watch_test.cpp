@@ -15,12 +15,14 @@ class Process {
     server_.route("GET", "/server_info",
                   [this](const net::Request&) { return net::Response::json({{"step_seconds", busy.load()}}); });
     server_.route("GET", "/health", [this](const net::Request&) {
-      return net::health_reply(net::Colour::kGreen, "evaluator", "", {{"busy_seconds", busy.load()}, {"workers", 2}});
+      return net::health_reply(net::Colour::kGreen, "evaluator", "",
+                               {{"busy_seconds", busy.load()}, {"workers", workers}});
     });
     server_.start();
   }
   std::string url() const { return server_.url(); }
   std::atomic<double> busy{100};
+  Json workers = 2;  // set while nobody asks
 
  private:
   net::HttpServer server_;
@@ -56,6 +58,13 @@ TEST(IdleWatch, WhoIsNotReachedHasNoShareUntilItIsThereTwice) {
   EXPECT_TRUE(watch.step(0).actor);
   IdleWatch none({}, "");
   EXPECT_FALSE(none.step(0).rollout);
+}
+
+TEST(IdleWatch, ANumberOfWorkersThatIsNoneIsOne) {
+  Process evaluator;
+  evaluator.workers = "two";
+  IdleWatch watch({}, evaluator.url());
+  EXPECT_TRUE(watch.step(0).eval);
 }
 
 }  // namespace

@@ -131,6 +131,22 @@ TEST(Supervisor, ABusyRoleThatDiesIsStartedAgainToo) {
   supervisor.stop_all();
 }
 
+TEST(Supervisor, WhatIsNoStateIsNone) {
+  TemporaryFolder logs("supervisor");
+  Supervisor supervisor(logs.path());
+  RoleSpec spec = server_role("trainer");
+  std::string& server = spec.argv[2];
+  server.replace(server.find("\"green\""), 7, "[1]");
+  server.replace(server.find("\"well\""), 6, "2");
+  supervisor.start(one(std::move(spec)));
+  const Deadline deadline = Deadline::after(30);
+  while (supervisor.status().at(0).state != RoleState::kYellow && !deadline.expired()) std::this_thread::yield();
+  EXPECT_EQ(supervisor.status().at(0).state, RoleState::kYellow);
+  EXPECT_EQ(supervisor.status().at(0).detail, "");
+  supervisor.check();
+  supervisor.stop_all();
+}
+
 void wait_for_restart(Supervisor& supervisor, const std::string& name) {
   const Deadline deadline = Deadline::after(60);
   while (supervisor.restarts(name) == 0 && !deadline.expired()) std::this_thread::yield();

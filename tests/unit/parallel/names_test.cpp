@@ -26,5 +26,19 @@ TEST(Names, KeysAndCountersThatBeginSoAreRemovedTogether) {
   EXPECT_EQ(client.get(server.url() + "/keys/1-2-have").value().status, 200);
 }
 
+// Names that are used once, as each of rank 0's commands is, leave nothing behind.
+TEST(Names, WhatIsRemovedIsCountedAnew) {
+  net::HttpServer server({});
+  Names names(server);
+  server.start();
+  net::HttpClient client;
+  const auto count = [&] {
+    return client.post_json(server.url() + "/counters/command-1-read", {{"add", 1}}).value()["value"].get<int>();
+  };
+  EXPECT_EQ(count(), 1);
+  EXPECT_EQ(client.request("DELETE", server.url() + "/keys/command-1-read", "").value().status, 200);
+  EXPECT_EQ(count(), 1);
+}
+
 }  // namespace
 }  // namespace tritonforge::parallel

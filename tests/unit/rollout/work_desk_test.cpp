@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <functional>
+#include <future>
 
 #include "mock_peers.h"
 
@@ -15,8 +17,12 @@ using ::testing::IsEmpty;
 
 class NoTurns : public TurnKeeper {
  public:
-  std::vector<KeptTurn> kept_turns(const std::string&, int64_t) override { return {}; }
+  std::vector<KeptTurn> kept_turns(const std::string&, int64_t) override {
+    if (reads) reads();
+    return {};
+  }
   void keep_turn(const std::string&, int64_t, int64_t, const KeptTurn&) override {}
+  std::function<void()> reads;  // what reading does
 };
 
 // What is sent to whoever asked.
@@ -65,8 +71,10 @@ class WorkDeskTest : public ::testing::Test {
     desk->ask(std::move(request), Deadline::after(timeout_s), answer);
     return answer;
   }
-  void submit(const std::string& group, const std::vector<int64_t>& samples) {
-    pool.submit(std::make_shared<const GroupSpec>(group_spec(group)), samples);
+  void submit(const std::string& group, const std::vector<int64_t>& samples, bool keep_turns = false) {
+    GroupSpec spec = group_spec(group);
+    spec.options.keep_turns = keep_turns;
+    pool.submit(std::make_shared<const GroupSpec>(std::move(spec)), samples);
   }
   void open(double silence_s) {
     desk = std::make_unique<WorkDesk>(pool, turns, silence_s);
@@ -108,6 +116,36 @@ TEST_F(WorkDeskTest, WhoFallsSilentLosesWhatItHeldToTheNext) {
   EXPECT_THAT(ask("b", 2, 20)->wait(), ElementsAre("g.0", "g.1"));  // who waits for an answer is not silent
   EXPECT_EQ(desk->totals().workers, 1u);
   EXPECT_EQ(desk->totals().activity.turns, 6);  // what it did stays in the sums
+}
+
+TEST_F(WorkDeskTest, WhatCannotBeReadIsRefusedAndForWhoeverAsksNext) {
+  open(60);
+  std::atomic<bool> damaged = true;
+  turns.reads = [&] {
+    if (damaged) fail(ErrorKind::kUnavailable, "the disk does not answer");
+  };
+  submit("g", {0, 1}, /*keep_turns=*/true);
+  EXPECT_THAT(ask("a", 2, 20)->wait(), ElementsAre("refused"));
+  damaged = false;
+  EXPECT_THAT(ask("b", 2, 20)->wait(), ElementsAre("g.0", "g.1"));
+  EXPECT_EQ(desk->totals().claimed, 2u);
+}
+
+TEST_F(WorkDeskTest, ADiskThatIsSlowHoldsUpNobodyWhoAsks) {
+  std::promise<void> reads, goes_on;
+  turns.reads = [&] {
+    reads.set_value();
+    goes_on.get_future().wait();
+  };
+  open(60);
+  submit("g", {0}, /*keep_turns=*/true);
+  const auto first = ask("a", 1, 20);
+  reads.get_future().wait();
+  const auto second = std::async(std::launch::async, [&] { return ask("b", 0); });
+  const bool asked = second.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  goes_on.set_value();
+  EXPECT_TRUE(asked);
+  EXPECT_THAT(first->wait(), ElementsAre("g.0"));
 }
 
 TEST_F(WorkDeskTest, WhoHungUpIsGivenNothing) {

@@ -190,6 +190,16 @@ TEST(Checkpoint, OldOnesAreRemovedAndUnfinishedOnesToo) {
   EXPECT_THAT(names(), testing::UnorderedElementsAre(".lock", "latest", "step-00000003", "step-00000004"));
 }
 
+TEST(Checkpoint, AFolderThatCannotBeUsedIsNotTaken) {
+  const TemporaryFolder folder("checkpoint_test");
+  write_file_atomic(folder.path() / "latest", "step-00000001\n");
+  for (int i = 0; i < 2; ++i) {  // the second would find it in use by itself
+    EXPECT_THAT(
+        error_of([&] { CheckpointStore store(folder.path(), 2); }),
+        HasSubstr("latest names " + (folder.path() / "step-00000001").string() + ", which holds no checkpoint"));
+  }
+}
+
 TEST(Checkpoint, AFullDiskLeavesTheOldOneAndSaysSo) {
   const Source source;
   CheckpointStore store(source.config().checkpoint, 2);

@@ -72,6 +72,8 @@ struct FakeBuffer {
     });
     http.route("POST", "/v2/leases/{id}/commit", [this](const net::Request& request) {
       if (!accepts) return net::Response::error(Error(ErrorKind::kUnavailable, "the buffer is full"));
+      if (request.parameters.at("id") == forgotten)
+        return net::Response::error(Error(ErrorKind::kNotFound, "there is no lease " + forgotten));
       const std::lock_guard lock(mutex);
       committed.push_back(request.parameters.at("id") + "@" + request.json().at("step").dump());
       return net::Response::json({});
@@ -82,6 +84,7 @@ struct FakeBuffer {
     const std::lock_guard lock(mutex);
     return committed;
   }
+  std::string forgotten;  // a lease that it was to commit and does not know; set while nobody asks
   std::atomic<bool> accepts{true};
   std::atomic<bool> binary{true};
   std::atomic<int> gets{0};
@@ -317,6 +320,40 @@ TEST_F(TrainerServiceTest, LeasesAreCommittedWhereverTheBufferIsByThen) {
   EXPECT_THAT(buffer.taken(), testing::ElementsAre("step-1@1", "step-2@2"));
   service.save("");  // it is there already
   EXPECT_EQ(service.uncommitted_leases(), 0);
+}
+
+TEST_F(TrainerServiceTest, ALeaseThatTheBufferDoesNotKnowHoldsUpNoOther) {
+  buffer.forgotten = "step-1";
+  TrainerService service(options);
+  service.step(rl(1, "step-1"));
+  service.step(rl(2, "step-2"));
+  service.save("");
+  EXPECT_THAT(buffer.taken(), testing::ElementsAre("step-2@2"));
+  EXPECT_EQ(service.uncommitted_leases(), 1);
+  buffer.forgotten.clear();
+  service.save("");
+  EXPECT_THAT(buffer.taken(), testing::ElementsAre("step-2@2", "step-1@1"));
+}
+
+// An engine of SGLang's that says what a trainer's group would be.
+TEST_F(TrainerServiceTest, APushIsMadeAsThisOneSays) {
+  std::mutex mutex;
+  std::vector<std::string> backends;
+  net::HttpServer engine(net::ServerOptions{});
+  engine.route("GET", "/get_server_info", [](const net::Request&) { return net::Response::json({{"tp_size", 1}}); });
+  engine.route("POST", "/init_weights_update_group", [&](const net::Request& request) {
+    const std::lock_guard lock(mutex);
+    backends.push_back(request.json().at("backend"));
+    return net::Response::json({{"success", false}, {"message", "no such backend"}});
+  });
+  engine.start();
+  TrainerService service(options);
+  for (const char* backend : {"one", "another"}) {
+    weights::SglangOptions how;
+    how.backend = backend;
+    EXPECT_THROW(service.push(1, {engine.url()}, how), Error);
+  }
+  EXPECT_THAT(backends, testing::ElementsAre("one", "another"));
 }
 
 TEST_F(TrainerServiceTest, ASequenceThatNoMicroBatchHoldsIsSetAside) {
