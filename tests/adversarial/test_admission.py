@@ -39,6 +39,9 @@ CASES = {
     "shape_in_a_tuple": (problem("x.sum(1)", "batch = 32768; shape = (32768,)", inputs=SHAPES.replace(
         "(batch, width)", "(batch, *shape)")), True, {}),
     "its_own_fault": (problem("x @ x"), False, "problem's own code fails"),
+    "names_at_once": (problem("torch.tanh(x) + x", "batch = 16384; width = 65536").replace(
+        "batch = 16384\nwidth = 65536", "batch, width = 16384, 65536"), True, {"draw": "as_given", "tolerance": 1}),
+    "exact_in_half": (problem("(x > 0.5).float()"), True, {"draw": "as_given", "tolerance": 1}),
     "random": (problem("x + torch.rand(1, generator=torch.Generator().manual_seed(__import__('os').getpid())).item()"
                        " + torch.empty(1).normal_(generator=G)", inputs=SHAPES + "G = torch.Generator()\nG.seed()\n"),
                False, "does not pass as its own candidate"),
@@ -74,6 +77,7 @@ def test_sizes_keep_their_proportions(checked):
     assert reduced["width"][1] // reduced["groups"][1] == 8192 // 512, reduced
     assert set(checked["shape_in_a_tuple"]["reduced"]) == {"batch", "shape[0]"}
 
+    assert set(checked["names_at_once"]["reduced"]) == {"batch", "width"}
 
 def layer_norm(before, after):
     return (
