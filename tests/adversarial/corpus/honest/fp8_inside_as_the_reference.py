@@ -1,4 +1,5 @@
 # Eight-bit floats within, since the reference has them.
+# handed: a plan has no tensors of eight-bit floats, which its reference makes.
 import torch
 import torch.nn as nn
 
