@@ -196,22 +196,28 @@ TEST(Admission, OutputsBelowTheToleranceTightenItWhereTheyAreMany) {
 }
 
 TEST(Admission, NoToleranceIsBelowTheLastPlaceOfTheOutputs) {
-  // 64 numbers of bfloat16, all 4 or beside it; in the last place they differ by 1 / 32, allowed is 0.16.
-  const auto ones = [](uint16_t bits) {
-    std::vector<std::byte> bytes(128);
-    for (size_t at = 0; at < 128; at += 2) std::memcpy(&bytes[at], &bits, 2);
-    return bytes;
+  // 64 numbers of bfloat16, all 4 but the first, which is one or two places off: a place is 1 / 32, allowed is 0.16.
+  const auto fours = [](uint16_t first) {
+    std::vector<uint16_t> bits(64, 0x4080);
+    bits[0] = first;
+    const auto bytes = std::as_bytes(std::span(bits));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
   };
-  const auto kFour = ones(0x4080), kNext = ones(0x4081);
+  const auto kFour = fours(0x4080), kNext = fours(0x4081), kOver = fours(0x4082);
   const auto view = [](const std::vector<std::byte>& bytes) {
     return std::vector<TensorView>{{.dtype = Dtype::kBFloat16, .shape = {64}, .order = {0}, .bytes = bytes}};
   };
-  Probe probe;
-  probe.runs = {{"expected", view(kFour)}, {"float64", view(kFour)}, {"without_term.0", view(kNext)}};
-  const Admission found = admit([&](Draw) { return probe; }, {});
   const TensorView four = view(kFour)[0];
   EXPECT_NEAR(last_place(four, bounds_of(four, {})), 4.0 / 128 / 0.16, 0.01);
-  EXPECT_TRUE(compare(view(kNext)[0], four, Tolerances().scaled(found.tolerance), "output").passed) << found.tolerance;
+  const auto tolerance = [&](const std::vector<std::byte>& control) {
+    Probe probe;
+    probe.runs = {{"expected", view(kFour)}, {"float64", view(kFour)}, {"without_term.0", view(control)}};
+    return admit([&](Draw) { return probe; }, {}).tolerance;
+  };
+  EXPECT_LT(tolerance(kOver), 0.3);
+  EXPECT_TRUE(compare(view(kNext)[0], four, Tolerances().scaled(tolerance(kOver)), "output").passed);
+  EXPECT_FALSE(compare(view(kOver)[0], four, Tolerances().scaled(tolerance(kOver)), "output").passed);
+  EXPECT_EQ(tolerance(kNext), 1);  // which no tolerance tells from a right answer
 }
 
 TEST(Admission, HalfIsNoControlOfAHalfOutput) {
