@@ -121,6 +121,11 @@ class Server:
         return self.now
 
 
+def folders():
+    """Of this soak's servers alone: the folder for temporary files is its own (main)."""
+    return glob.glob(f"{tempfile.gettempdir()}/tritonforge-evaluator-*")
+
+
 def children_of(pid):
     found = []
     with contextlib.suppress(OSError):
@@ -145,7 +150,6 @@ def tree_of(root):
 
 class Soak:
     def __init__(self, options):
-        self.folders_before = set(glob.glob(f"{tempfile.gettempdir()}/tritonforge-evaluator-*"))  # of others
         self.options, self.server = options, Server(options)
         self.kinds = GOOD | BAD | HOSTILE
         self.verdicts, self.asked_again = {}, collections.Counter()
@@ -218,7 +222,7 @@ class Soak:
         while time.monotonic() < deadline:
             report = server.get("/health")["report"]
             now = sorted(tree_of(server.process.pid))
-            if report["busy"] == report["waiting"] == 0 and now == before and len(self.left(server)) <= 1:
+            if report["busy"] == report["waiting"] == 0 and now == before and not self.left(server):
                 break
             before = now
             time.sleep(0.5)
@@ -226,14 +230,13 @@ class Soak:
 
     def left(self, server):
         """Folders of servers that were killed."""
-        folders = set(glob.glob(f"{tempfile.gettempdir()}/tritonforge-evaluator-*")) - self.folders_before
-        return [f for f in folders if f"-{server.process.pid}-" not in f]
+        alive = [one.process.pid for one in (server, self.server.compiler) if one]
+        return [f for f in folders() if not any(f"-{pid}-" in f for pid in alive)]
 
     def read(self, done):
         server = self.settle()
         pid, tree = server.process.pid, tree_of(server.process.pid)
-        folders = glob.glob(f"{tempfile.gettempdir()}/tritonforge-evaluator-*")
-        mine = [f for f in folders if f"-{pid}-" in f]
+        mine = [f for f in folders() if f"-{pid}-" in f]
         reading = {
             "done": done,
             "life": self.server.lives,
@@ -272,7 +275,7 @@ class Soak:
         if grown > GROWTH_MIB:
             wrong.append(f"the server grew by {grown:.1f} MiB")
         bound = 4 * (2 * 8 + 2) + 8  # idle compilers and replayers with their stand-ins, and the parent's threads
-        for name, most in [("processes", bound), ("descriptors", 128), ("folders", bound), ("left folders", 1)]:
+        for name, most in [("processes", bound), ("descriptors", 128), ("folders", bound), ("left folders", 0)]:
             worst = max(reading[name] for reading in self.readings)
             if worst > most:
                 wrong.append(f"{worst} {name}, {most} are the bound")
@@ -297,11 +300,15 @@ def main():
     parser.add_argument("--drawn", action="store_true", help="trials are drawn by the replayers, as on a GPU")
     parser.add_argument("--compile-server", action="store_true", help="kernels are compiled by a server of their own")
     parser.add_argument("--seed", type=int, default=1)
-    soak = Soak(parser.parse_args())
-    try:
-        return soak.run()
-    finally:
-        soak.server.end()
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tritonforge-soak-", ignore_cleanup_errors=True) as own:
+        # The servers inherit it. Other evaluators of the machine come and go, and are killed, elsewhere.
+        os.environ["TMPDIR"] = tempfile.tempdir = own
+        soak = Soak(options)
+        try:
+            return soak.run()
+        finally:
+            soak.server.end()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 // problem stands. Then, in this order,
 //   the tolerance is tightened to a quarter of the control's error, where the reference's own error, that against
 //     float64, is a sixteenth at most;
-//     (by half_inside to no less than a sixteenth of the usual one: orders of summation differ as much);
+//     (by half_inside and without_small to no less than a sixteenth of the usual one: orders of summation differ as
+//     much; never below the last place of the outputs' own type, by which two right answers may differ);
 //   inputs or weights are drawn wider (worker/tritonforge_worker/weights.py): inputs moved around zero and scaled by
 //     rows, or scaled only, where zero is outside of what the problem can take; weights with two dimensions and more
 //     enlarged, so that many layers do not forget their input;
@@ -32,9 +33,11 @@ enum class Control {
   kDefaultWeights,  // the weights as the module was made
   kHalfInside,      // in bfloat16 what is larger than the outputs, which sums over many of it hide
   kWithoutTerm,     // a sum without an operand that is small beside the other one
+  kWithoutSmall,    // zeros where outputs are smaller than what is allowed of them, if many are
 };
-constexpr std::array<std::string_view, 9> names_of(Control) {
-  return {"zeros", "mean", "input", "other", "half", "without_last", "default_weights", "half_inside", "without_term"};
+constexpr std::array<std::string_view, 10> names_of(Control) {
+  return {"zeros",           "mean",        "input",        "other",        "half", "without_last",
+          "default_weights", "half_inside", "without_term", "without_small"};
 }
 // From the sixth on they may be right: an operation, a weight, a term or a rounding may have no effect that anybody can
 // see. They tighten the tolerance where that is possible, and never bar.

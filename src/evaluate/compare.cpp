@@ -100,6 +100,32 @@ std::string text(double value) {
 
 }  // namespace
 
+double last_place(const TensorView& tensor, const Bounds& bounds) {
+  constexpr std::array<double, 4> kEpsilons = {0x1p-52, 0x1p-23, 0x1p-10, 0x1p-7};
+  if (!is_floating(tensor.dtype)) return 0;
+  double most = 0;
+  for (size_t at = 0; at < tensor.bytes.size(); at += size_of(tensor.dtype)) {
+    const double value = std::fabs(read(tensor.dtype, &tensor.bytes[at]));
+    if (std::isfinite(value)) most = std::max(most, value);
+  }
+  return kEpsilons[static_cast<size_t>(tensor.dtype)] * most / (bounds.absolute + bounds.relative * most);
+}
+
+std::vector<std::byte> zeros_where_small(const TensorView& tensor, double most) {
+  constexpr size_t kFewest = 16, kPart = 64;
+  if (tensor.dtype != Dtype::kFloat32 && tensor.dtype != Dtype::kFloat64) return {};
+  std::vector<std::byte> bytes(tensor.bytes.begin(), tensor.bytes.end());
+  const size_t size = size_of(tensor.dtype), count = bytes.size() / size;
+  size_t small = 0;
+  for (size_t at = 0; at < bytes.size(); at += size) {
+    const double value = std::fabs(read(tensor.dtype, &bytes[at]));
+    if (!(value > 0 && value <= most)) continue;
+    write_element(tensor.dtype, 0, &bytes[at]);
+    ++small;
+  }
+  return small < std::max(kFewest, count / kPart) ? std::vector<std::byte>() : bytes;
+}
+
 size_t size_of(Dtype dtype) { return kSizes[static_cast<size_t>(dtype)]; }
 
 int64_t TensorView::elements() const {

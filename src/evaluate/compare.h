@@ -62,6 +62,11 @@ struct Bounds {
 // [[absolute, relative, rms]]
 Json json_of(const std::vector<Bounds>& bounds);
 Bounds bounds_of(const TensorView& reference, const Tolerances& tolerances);
+// By how much two answers may differ that are rounded to the tensor's type and right, over what is allowed, at most.
+double last_place(const TensorView& tensor, const Bounds& bounds);
+// The bytes of a float32 or float64 tensor with zeros for what is not larger than `most`; empty where those are fewer
+// than 16 or than a sixty-fourth of its elements, zeros not counted.
+std::vector<std::byte> zeros_where_small(const TensorView& tensor, double most);
 // `value` as an element of the type, rounded to nearest, integers towards zero. `at` has room for size_of(dtype) bytes.
 void write_element(Dtype dtype, double value, std::byte* at);
 

@@ -6,6 +6,9 @@ namespace tritonforge::evaluate {
 namespace {
 
 constexpr size_t kMaxResources = 1000;  // bytes of a note
+// Of the tolerance: a sum of products in tf32 is wrong by some ten of the usual one, and one may be a sixty-fourth of
+// that. More is another mistake.
+constexpr double kMostByTf32 = 1000;
 
 void add_kernel(Verdict& verdict, const std::string& name) {
   if (std::find(verdict.kernels.begin(), verdict.kernels.end(), name) == verdict.kernels.end())
@@ -126,6 +129,29 @@ void Judgement::weigh(const Work& own) {
                        100 * share, 100 * min_own_share_));
 }
 
+// Triton's default on an NVIDIA GPU, torch's is not to: whoever never asked for it is told.
+void Judgement::hint_at_tf32(const Trial& trial) {
+  if (trial.passed || !recorded_ || recorded_->in_tf32.empty() || trial.max_rel_error > kMostByTf32) return;
+  add_diagnostics(verdict_,
+                  fmt::format("tl.dot in {} cuts its float32 operands to tf32, ten bits of mantissa, which is not "
+                              "precise enough here: input_precision=\"ieee\" or \"tf32x3\" keeps them",
+                              fmt::join(recorded_->in_tf32, ", ")));
+}
+
+// Where a reference does nothing but move data, the order that it leaves it in is its work.
+void Judgement::check_layout(const Call& call, const ReferenceTrial& expected) {
+  const bool moves_only = reference_.work && reference_.work->work.computing <= 0;
+  if (!moves_only || !verdict_.trials.back().passed) return;
+  for (size_t i = 0; i < std::min(call.result->by_row.size(), expected.by_row.size()); ++i) {
+    if (expected.by_row[i] && !call.result->by_row[i]) {
+      add_flag(verdict_, Cheat::kLazyOutput,
+               fmt::format("output {} is a view of memory in another order, where the reference does nothing but "
+                           "bring it into order: .contiguous() by a kernel of yours is missing",
+                           i));
+    }
+  }
+}
+
 bool Judgement::take(const Call& call, size_t trial) {
   // No answer: what was launched before may still show that the kernels compile.
   if (call.ended) {
@@ -155,6 +181,8 @@ bool Judgement::take(const Call& call, size_t trial) {
   }
   judge_call(*call.result, call.whole ? &*call.whole : nullptr, *reference_.trials.at(trial), trial,
              reference_.tolerances, verdict_, constant_);
+  hint_at_tf32(verdict_.trials.back());
+  check_layout(call, *reference_.trials.at(trial));
   return verdict_.trials.back().passed && !verdict_.cheated();
 }
 

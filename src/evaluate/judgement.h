@@ -38,6 +38,7 @@ struct Loaded {
     Work aten;
     std::string kind = "@triton.jit kernel";  // what forward must launch
     std::string not_run;                      // why its launches are not run here
+    std::vector<std::string> in_tf32;         // kernels whose products of float32 are of operands cut to tf32
   };
   std::optional<Recorded> recorded;
 };
@@ -121,6 +122,8 @@ class Judgement {
   bool take(const std::vector<Compiled>& compiled, const std::string& where);
   void note_launches(const Report& report, size_t trial);
   bool take(const Report& report);
+  void hint_at_tf32(const Trial& trial);
+  void check_layout(const Call& call, const ReferenceTrial& expected);
   void weigh(const Work& own);
   void leave_not_run();
 

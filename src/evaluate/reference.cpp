@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -14,13 +15,14 @@ namespace {
 Frame ask(Child& child, const Json& request, Deadline deadline) {
   Frame frame;
   std::string detail;
+  const double limit_s = deadline.remaining_s();
   Silence silence = child.channel().send(request, {}, deadline);
   if (silence == Silence::kNone) silence = child.channel().receive(frame, deadline, detail);
   if (silence != Silence::kNone) {
-    const std::string how = describe_silence(silence, child, detail, 0);
+    const std::string how = describe_silence(silence, child, detail, std::round(limit_s));
     if (silence == Silence::kClosed && child.orphaned())
       fail(ErrorKind::kUnavailable, "evaluator: the Python parent died under the problem's code");
-    throw ProblemFault{"the problem's own code " + how};
+    throw ProblemFault{"the problem's own code " + how, silence};
   }
   if (frame.header.contains("failed"))
     throw ProblemFault{"the problem's own code fails: " + frame.header["failed"].value("text", "")};
@@ -51,6 +53,8 @@ std::unique_ptr<ReferenceTrial> take_trial(Frame frame) {
   trial->aliases.resize(trial->outputs.size());
   for (const auto& repeated : frame.header.at("repeats")) trial->repeats.push_back(repeated.get<bool>());
   trial->repeats.resize(trial->outputs.size());
+  for (const auto& by_row : frame.header.at("by_row")) trial->by_row.push_back(by_row.get<bool>());
+  trial->by_row.resize(trial->outputs.size());
   for (const TensorView& output : trial->outputs) trial->output_bytes += output.bytes.size();
   return trial;
 }
@@ -87,11 +91,12 @@ void keep(std::unique_ptr<ReferenceTrial> trial, const TrialSeeds& seeds, Refere
   trial->seed = seeds.inputs;
   trial->forward_seed = seeds.forward;
   for (const TensorView& output : trial->outputs) trial->bounds.push_back(bounds_of(output, data.tolerances));
+  for (const TensorView& left : trial->after) trial->input_bounds.push_back(bounds_of(left, data.tolerances));
   data.trials.push_back(std::move(trial));
 }
 
 // What one way to draw inputs and weights gives. Wider ones may be more than the problem takes: then there is no
-// output.
+// output. One that its process does not survive, or not in time, says nothing of right and wrong.
 Probe probe_of(Child& child, uint64_t seed, Draw draw, Deadline deadline) {
   const auto seed_of = [&](int trial) { return Rng::derive(Rng::derive(seed, "probe"), trial) >> 1; };
   Probe probe;
@@ -114,8 +119,11 @@ Probe probe_of(Child& child, uint64_t seed, Draw draw, Deadline deadline) {
       at += count;
     }
     for (const auto& name : frame.header.at("idle")) probe.idle.push_back(name.get<std::string>().substr(0, 60));
-  } catch (const ProblemFault&) {
+  } catch (const ProblemFault& fault) {
     if (draw == Draw::kAsGiven) throw;
+    if (fault.silence != Silence::kNone)
+      throw ProblemFault{fmt::format("{} (held against its controls, drawn {})", fault.text, name_of(draw)),
+                         fault.silence};
     return {};
   }
   return probe;
@@ -151,7 +159,8 @@ using Weigh = void (*)(Child& child, ReferenceData& data, Deadline deadline);
 void try_to(Weigh weigh, Child& child, ReferenceData& data, Deadline deadline) {
   try {
     weigh(child, data, deadline);
-  } catch (const ProblemFault&) {
+  } catch (const ProblemFault& fault) {
+    if (fault.silence == Silence::kTimeout) throw;  // the machine's load shall not decide what is weighed
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported) throw;
   }

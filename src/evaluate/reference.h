@@ -22,10 +22,11 @@ struct ReferenceTrial {
   std::vector<std::byte> payload;  // inputs, inputs after the call, outputs
   // Views into payload; of a drawn trial the elements that are sampled, flat.
   std::vector<TensorView> before, after, outputs;
-  Json output_tree;            // structure of the outputs
-  std::vector<bool> aliases;   // output i shares memory with an input
-  std::vector<bool> repeats;   // it shows one element of memory at several places
-  std::vector<Bounds> bounds;  // of each output
+  Json output_tree;                          // structure of the outputs
+  std::vector<bool> aliases;                 // output i shares memory with an input
+  std::vector<bool> repeats;                 // it shows one element of memory at several places
+  std::vector<bool> by_row;                  // its memory is in the order of its elements
+  std::vector<Bounds> bounds, input_bounds;  // of each output, and input as the call leaves it
 };
 
 struct ReferenceData {
@@ -85,6 +86,7 @@ struct ReferenceSpec {
 
 struct ProblemFault {
   std::string text;
+  Silence silence = Silence::kNone;  // its process gave no answer: nothing more is to be had from it
 };
 
 // Runs the spec in `child` (role reference), which stays usable for timing (not after `weigh`). Of a problem that is

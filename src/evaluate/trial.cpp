@@ -73,7 +73,8 @@ CallResult call_result(const Json& outputs, const Json& header, std::span<const 
           .tensors = parse_tensors(header.at("tensors"), payload),
           .inputs = header.at("inputs").get<size_t>(),
           .aliases = header.at("aliases").get<std::vector<int64_t>>(),
-          .repeats = {}};
+          .repeats = {},
+          .by_row = {}};
 }
 
 void check_inputs(const CallResult& call, const ReferenceTrial& expected) {
@@ -90,27 +91,36 @@ void add(const Comparison& result, Trial& trial) {
   if (!result.passed && trial.mismatch.empty()) trial.mismatch = result.mismatch;
 }
 
+// One that the reference leaves alone keeps its bits; what it writes into is a result like its outputs.
+void judge_input(const CallResult& call, const WholeCall* whole, const ReferenceTrial& expected, size_t i,
+                 const Tolerances& tolerances, Verdict& verdict, Trial& trial) {
+  const TensorView &left = call.tensors[i], &before = expected.before[i], &after = expected.after[i];
+  if (identical(left, after) && (!whole || whole->inputs.at(i).same)) return;
+  if (identical(before, after))
+    return add_flag(verdict, Cheat::kInputMutated, fmt::format("input {} was changed by the call", i));
+  if (identical(left, before)) {
+    return add_flag(verdict, Cheat::kInputMutated,
+                    fmt::format("input {} is left as it was, which the reference changes", i));
+  }
+  if (whole) add(whole->inputs.at(i).compared, trial);
+  add(compare(left, after, tolerances, fmt::format("input {}, after the call,", i)), trial);
+}
+
 }  // namespace
 
 void judge_call(const CallResult& call, const WholeCall* whole, const ReferenceTrial& expected, size_t index,
                 const Tolerances& tolerances, Verdict& verdict, bool& constant) {
   check_inputs(call, expected);
-  const auto& [outputs, tensors, inputs, aliases, repeats] = call;
-  for (size_t i = 0; i < inputs; ++i) {
-    if (identical(tensors[i], expected.after[i]) && (!whole || whole->inputs.at(i))) continue;
-    add_flag(verdict, Cheat::kInputMutated,
-             identical(expected.before[i], expected.after[i])
-                 ? fmt::format("input {} was changed by the call", i)
-                 : fmt::format("input {} is not changed as the reference changes it", i));
-  }
-  Trial trial{.seed = expected.seed};
+  const auto& [outputs, tensors, inputs, aliases, repeats, by_row] = call;
+  Trial trial{.seed = expected.seed, .passed = true};
+  for (size_t i = 0; i < inputs; ++i) judge_input(call, whole, expected, i, tolerances, verdict, trial);
   const Json shape = shape_of_tree(outputs), wanted = shape_of_tree(expected.output_tree);
   if (shape != wanted || tensors.size() - inputs != expected.outputs.size() ||
       aliases.size() != expected.outputs.size()) {
+    trial.passed = false;
     trial.mismatch = fmt::format("forward returned {}, expected {}", clipped(shape.dump(), 200),
                                  clipped(wanted.dump(), 200));
   } else {
-    trial.passed = true;
     for (size_t i = 0; i < expected.outputs.size(); ++i) {
       if (aliases[i] >= 0 && !expected.aliases[i])
         add_flag(verdict, Cheat::kOutputIsInput, fmt::format("output {} is the memory of input {}", i, aliases[i]));

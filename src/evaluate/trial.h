@@ -31,11 +31,16 @@ struct CallResult {
   size_t inputs = 0;
   std::vector<int64_t> aliases;  // of each output: the input whose memory it is, -1 for none
   std::vector<bool> repeats;     // of each output of a plan: one element of memory is shown at several places
+  std::vector<bool> by_row;      // likewise: its memory is in the order of its elements
 };
 
 // What a replayer that drew a trial by itself says of all elements; `CallResult` holds the sampled ones.
 struct WholeCall {
-  std::vector<bool> inputs;  // the call left them as the reference does
+  struct Input {
+    bool same = false;  // bit for bit as the reference leaves it
+    Comparison compared;
+  };
+  std::vector<Input> inputs;
   std::vector<Comparison> outputs;
 };
 
@@ -45,9 +50,9 @@ CallResult call_result(const Json& outputs, const Json& header, std::span<const 
 // Throws kCorrupt where the result does not hold the trial's inputs.
 void check_inputs(const CallResult& call, const ReferenceTrial& expected);
 
-// Adds a Trial: inputs untouched (or changed as the reference changes them), the reference's tree, its values within
-// `tolerances`; of a drawn trial what was sampled, and by `whole` all of it. A failed one sets the fault and the
-// diagnostics. `constant` stays true while every output of the reference is.
+// Adds a Trial: inputs untouched, or changed within `tolerances` as the reference changes them, the reference's tree,
+// its values within `tolerances`; of a drawn trial what was sampled, and by `whole` all of it. A failed one sets the
+// fault and the diagnostics. `constant` stays true while every output of the reference is.
 void judge_call(const CallResult& call, const WholeCall* whole, const ReferenceTrial& expected, size_t index,
                 const Tolerances& tolerances, Verdict& verdict, bool& constant);
 // Whether a call with every launch left out gives the reference's outputs all the same: its kernels do nothing.

@@ -2,6 +2,7 @@
 honest kernel may do with its weights is taken."""
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -38,6 +39,9 @@ CASES = {
                           "self.layer = nn.GRU(width, width, 2)"), True, {}),
     "shape_in_a_tuple": (problem("x.sum(1)", "batch = 32768; shape = (32768,)", inputs=SHAPES.replace(
         "(batch, width)", "(batch, *shape)")), True, {}),
+    "names_at_once": (problem("torch.tanh(x) + x", "batch = 16384; width = 65536").replace(
+        "batch = 16384\nwidth = 65536", "batch, width = 16384, 65536"), True, {"draw": "as_given", "tolerance": 1}),
+    "exact_in_half": (problem("(x > 0.5).float()"), True, {"draw": "as_given", "tolerance": 1}),
     "its_own_fault": (problem("x @ x"), False, "problem's own code fails"),
     "random": (problem("x + torch.rand(1, generator=torch.Generator().manual_seed(__import__('os').getpid())).item()"
                        " + torch.empty(1).normal_(generator=G)", inputs=SHAPES + "G = torch.Generator()\nG.seed()\n"),
@@ -73,6 +77,7 @@ def test_sizes_keep_their_proportions(checked):
     reduced = {name: [int(n) for n in text.split(" -> ")] for name, text in checked["groups"]["reduced"].items()}
     assert reduced["width"][1] // reduced["groups"][1] == 8192 // 512, reduced
     assert set(checked["shape_in_a_tuple"]["reduced"]) == {"batch", "shape[0]"}
+    assert set(checked["names_at_once"]["reduced"]) == {"batch", "width"}
 
 
 def layer_norm(before, after):
@@ -188,6 +193,14 @@ def test_weights_that_have_no_counterpart_are_named(plan, mode):
 def test_a_barred_problem_judges_nobody(plan):
     verdict = plan.judge(HEADER + PRODUCT.format(weights="pass", w="x", b="x"), problem=CASES["constant"][0])
     assert verdict["error_kind"] == "problem_error" and "barred" in verdict["diagnostics"], verdict
+
+
+@pytest.mark.parametrize("forward", ["torch.relu(x)", "torch.relu(x) * 2 + x"])  # needs another draw; has it looked at
+def test_a_draw_that_takes_too_long_is_no_doubt_of_right_and_wrong(plan, forward):
+    source = problem(f"{forward} if (x >= 0).all() else __import__('time').sleep(60)")
+    verdict = plan.judge(HEADER + PRODUCT.format(weights="pass", w="x", b="x"), problem=source, timeout_s=8)
+    assert verdict["error_kind"] == "problem_error", verdict
+    assert re.search(r"did not finish within \d s \(held against its controls, drawn signed\)", verdict["diagnostics"])
 
 
 RELU = problem("torch.relu(x)", "batch, width = 16384, 65536", inputs=SHAPES.replace("rand(", "randn("))

@@ -1,8 +1,12 @@
 """Plan mode: the trusted side replays what is recorded; what the candidate's process says counts for nothing."""
 
+from pathlib import Path
+
 import pytest
 
 from evaluator_server import HEADER, HONEST, Evaluator
+
+CORPUS = Path(__file__).parent / "corpus"
 
 
 def forward(body, more=""):
@@ -128,6 +132,14 @@ def test_kernel_that_does_not_matter(plan, trusting):
     assert not verdict["correct"] and "torch_does_the_work" in names(verdict), verdict
     verdict = trusting.judge(source)
     assert not verdict["correct"] and "no_kernel_effect" in names(verdict), verdict
+
+
+def test_a_product_in_tf32_is_told_how_to_keep_float32(plan):
+    for path in ("cheats/o7_tf32_before_a_mean.py", "honest/ieee_dot_before_a_mean.py"):
+        problem, candidate = (CORPUS / path).read_text().split("# ---- candidate ----\n")
+        verdict = plan.judge(candidate, problem)
+        wrong = path.startswith("cheats")
+        assert (verdict["error_kind"] == "mismatch") == wrong == ('input_precision="ieee"' in verdict["diagnostics"])
 
 
 def test_no_kernel(plan):

@@ -61,15 +61,26 @@ def integer_of(node):
     return None
 
 
-def constants(tree):
-    """name -> (value, its node) of module-level integer assignments; "name[i]" for those within a tuple or list."""
-    found = {}
+def assignments(tree):
+    """(target, value) of those at module level; `a, b = 1, 2` are two."""
     for node in tree.body:
-        if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
+        if not (isinstance(node, ast.Assign) and len(node.targets) == 1):
             continue
-        name, parts = node.targets[0].id, {"": node.value}
-        if isinstance(node.value, (ast.Tuple, ast.List)):
-            parts = {f"[{index}]": part for index, part in enumerate(node.value.elts)}
+        target, value = node.targets[0], node.value
+        both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
+        yield from zip(target.elts, value.elts) if both else [(target, value)]
+
+
+def constants(tree):
+    """name -> (value, its node) of module-level integer assignments, also of several names at once; "name[i]" for those
+    within a tuple or list."""
+    found = {}
+    for target, given in assignments(tree):
+        if not isinstance(target, ast.Name):
+            continue
+        name, parts = target.id, {"": given}
+        if isinstance(given, (ast.Tuple, ast.List)):
+            parts = {f"[{index}]": part for index, part in enumerate(given.elts)}
         for place, part in parts.items():
             value = integer_of(part)
             if value is not None and value > 1:

@@ -134,6 +134,7 @@ class Reference:
             made = encoder.objects[changed:]
             aliases = [t.untyped_storage().data_ptr() in owners for t in made]
             repeats = [repeats_elements(t) for t in made]
+            by_row = [t.is_contiguous() for t in made]
             if (size := sum(map(len, encoder.payload))) > request["max_bytes"]:
                 raise ValueError(
                     f"its inputs and outputs are {size / 1e9:.1f} GB, and at most {request['max_bytes'] / 1e9:.1f} GB "
@@ -143,9 +144,9 @@ class Reference:
             return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
         except BaseException as error:
             return self.failed(error, "problem", "")
-        self.send_trial(encoder, tree, count, changed, out, aliases, repeats)
+        self.send_trial(encoder, tree, count, changed, out, aliases, repeats, by_row)
 
-    def send_trial(self, encoder, tree, count, changed, out, aliases, repeats):
+    def send_trial(self, encoder, tree, count, changed, out, aliases, repeats, by_row):
         self.channel.send(
             {
                 "trial": True,
@@ -156,6 +157,7 @@ class Reference:
                 "after_tensors": changed - count,
                 "aliases": aliases,
                 "repeats": repeats,
+                "by_row": by_row,
             },
             encoder.payload,
         )
@@ -186,11 +188,12 @@ class Reference:
             made = encoder.objects[changed:]
             aliases = [t.untyped_storage().data_ptr() in owners for t in made]
             repeats = [repeats_elements(t) for t in made]
+            by_row = [t.is_contiguous() for t in made]
         except Unsupported as error:
             return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
         except BaseException as error:
             return self.failed(error, "problem", "")
-        self.send_trial(encoder, tree, count, changed, out, aliases, repeats)
+        self.send_trial(encoder, tree, count, changed, out, aliases, repeats, by_row)
         del inputs, outputs, owners, encoder
         if self.live:
             torch.cuda.empty_cache()

@@ -46,6 +46,17 @@ const Function& Module::entry() const {
   return *found;
 }
 
+bool cuts_to_tf32(std::string_view text) {
+  constexpr std::string_view kDot = "tt.dot ";
+  for (size_t at = text.find(kDot); at != std::string_view::npos; at = text.find(kDot, at + 1)) {
+    const std::string_view line = text.substr(at, text.find('\n', at) - at);
+    if (line.find("inputPrecision = tf32 :") != std::string_view::npos &&
+        line.find("xf32> *") != std::string_view::npos)
+      return true;
+  }
+  return false;
+}
+
 std::string without_locations(std::string_view text) {
   std::string out;
   out.reserve(text.size() / 2);

@@ -75,5 +75,7 @@ Module parse(std::string_view text, const Limits& limits = {});
 
 // The same text without source locations, which name folders of one evaluation and would make equal kernels differ.
 std::string without_locations(std::string_view text);
+// A product of float32 matrices has its operands cut to tf32: tl.dot's default precision for an NVIDIA GPU.
+bool cuts_to_tf32(std::string_view text);
 
 }  // namespace tritonforge::evaluate::ir

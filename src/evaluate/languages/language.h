@@ -41,6 +41,8 @@ class Language {
   virtual bool runs_in_the_candidates_process() const { return false; }
   // A text of a plan as the compiler gets it.
   virtual std::string source(const std::string& text) const { return text; }
+  // A product of float32 matrices in it is of operands cut to tf32: what a mismatch may come from.
+  virtual bool cuts_to_tf32(std::string_view) const { return false; }
   // The source is the candidate's own, and its compiler reads whatever it says.
   virtual bool compiles_sources() const { return true; }
   // A number that a launch gives becomes what the parameter is; else it has to be that.

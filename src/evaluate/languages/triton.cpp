@@ -18,6 +18,7 @@ class Triton : public Language {
   Runs runs(std::string_view device) const override { return device == kThisCpu ? Runs::kInterpreted : Runs::kOnGpu; }
   bool runs_in_the_candidates_process() const override { return true; }
   std::string source(const std::string& text) const override { return ir::without_locations(text); }
+  bool cuts_to_tf32(std::string_view text) const override { return ir::cuts_to_tf32(text); }
   bool compiles_sources() const override { return false; }  // the front end has run where it is recorded
 };
 

@@ -384,6 +384,21 @@ std::vector<bool> repeats_of(const Plan& plan) {
   return repeats;
 }
 
+std::vector<bool> by_row(const Plan& plan) {
+  std::vector<bool> ordered;
+  for (const int output : plan.output_values) {
+    const PlanValue& value = plan.values[static_cast<size_t>(output)];
+    int64_t step = 1;
+    bool in_order = true;
+    for (size_t d = value.shape.size(); d-- > 0;) {
+      in_order = in_order && (value.shape[d] == 1 || value.stride[d] == step);
+      step *= value.shape[d];
+    }
+    ordered.push_back(in_order || step == 0);
+  }
+  return ordered;
+}
+
 bool is_free(std::string_view aten_name) { return listed(kFree, aten_name); }
 
 bool only_moves(std::string_view aten_name) { return listed_or_in_place(kMoving, aten_name); }

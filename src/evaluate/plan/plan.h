@@ -119,6 +119,8 @@ std::vector<int64_t> memory_order(const std::vector<int64_t>& shape, const std::
 
 // Of each output: it has more elements than the memory that it shows, so that one of these is at several places.
 std::vector<bool> repeats_of(const Plan& plan);
+// Of each output: its memory is in the order of its elements.
+std::vector<bool> by_row(const Plan& plan);
 
 // Operations that a plan may contain: functional, in-place and view operations that read and write nothing but their
 // tensors. By schema name without overload.

@@ -18,8 +18,10 @@
 // Of a drawn problem:
 //   {"expect", "seed", "forward_seed"} -> {"drawn", "expected"}
 //     back come samples of the inputs and of the reference's outputs
-//   {"replay", "seed", "bounds": [bounds], and the rest but for "tensors"}
-//    -> as above, and {"whole": {"inputs": [same], "outputs": [[passed, absolute, relative, mismatch]]}}
+//   {"replay", "seed", "bounds": [bounds], "input_bounds": [bounds], and the rest but for "tensors"}
+//    -> as above, and {"whole": {"inputs": [[same, compared where not]], "outputs": [compared]}}, each compared one
+//    being
+//     [passed, absolute, relative, mismatch]
 //     back come samples of what an undrawn replay sends, then those of "expect"
 // On a GPU, in this order:
 //   {"time", "seed", "sealer": shape, "reference"?, "plan_bytes", "tensors",
@@ -249,12 +251,21 @@ class Process {
     }
     const Finished expected = add_expected(seed, request.at("forward_seed"), answer);
     Json inputs = Json::array(), outputs = Json::array();
-    for (size_t k = 0; k < call.inputs.size(); ++k) inputs.push_back(call.inputs[k].equal(expected.inputs.at(k)));
+    const auto compared = [](const at::Tensor& made, const at::Tensor& wanted, const Json& bounds,
+                             const std::string& label) -> Json {
+      const Comparison found = compare(made, wanted, bounds_from(bounds), label);
+      return {found.passed, fmt::format("{}", found.max_abs_error), fmt::format("{}", found.max_rel_error),
+              found.mismatch};
+    };
+    for (size_t k = 0; k < call.inputs.size(); ++k) {
+      const bool same = call.inputs[k].equal(expected.inputs.at(k));
+      inputs.push_back({same, same ? Json()
+                                   : compared(call.inputs[k], expected.inputs[k], request.at("input_bounds").at(k),
+                                              fmt::format("input {}, after the call,", k))});
+    }
     for (size_t k = 0; k < std::min(call.outputs.size(), expected.outputs.size()); ++k) {
-      const Comparison found = compare(call.outputs[k], expected.outputs[k], bounds_from(request.at("bounds").at(k)),
-                                       fmt::format("output {}", k));
-      outputs.push_back({found.passed, fmt::format("{}", found.max_abs_error), fmt::format("{}", found.max_rel_error),
-                         found.mismatch});
+      outputs.push_back(
+          compared(call.outputs[k], expected.outputs[k], request.at("bounds").at(k), fmt::format("output {}", k)));
     }
     wipe_all(call.placed);
     wipe_all(expected.placed);

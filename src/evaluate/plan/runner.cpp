@@ -40,11 +40,20 @@ Loaded::Recorded summary_of(const Plan& plan, const RunContext& context, Runs ru
                             .kernels = {},
                             .aten = aten_work(plan, work.value_or(ReferenceWork())),
                             .kind = std::string(language.kernel()),
-                            .not_run = {}};
+                            .not_run = {},
+                            .in_tf32 = {}};
   if (runs == Runs::kNowhere)
     recorded.not_run = fmt::format("compiled for {}, not run here: that takes {}", target, language.runs_on());
   for (const PlanStep& step : plan.steps) {
     if (step.kernel >= 0) recorded.kernels.push_back(plan.kernels[static_cast<size_t>(step.kernel)].name);
+  }
+  for (const PlanKernel& kernel : plan.kernels) {
+    const bool cuts = std::any_of(kernel.ir.begin(), kernel.ir.end(), [&](const auto& text) {
+      return language.cuts_to_tf32(plan.texts[static_cast<size_t>(text.second)]);
+    });
+    const bool known = std::find(recorded.in_tf32.begin(), recorded.in_tf32.end(), kernel.name) !=
+                       recorded.in_tf32.end();
+    if (cuts && !known) recorded.in_tf32.push_back(kernel.name);
   }
   return recorded;
 }
@@ -369,6 +378,7 @@ PlanRunner::Handed PlanRunner::replay_of(size_t trial) const {
   if (context_.reference.drawn) {
     request.header["seed"] = expected.seed;
     request.header["bounds"] = json_of(expected.bounds);
+    request.header["input_bounds"] = json_of(expected.input_bounds);
   } else {
     request.header["tensors"] = expected.input_tensors;
     request.payload = {std::span(expected.payload).first(expected.input_bytes)};
@@ -410,8 +420,18 @@ void PlanRunner::ask(size_t trial, const Way& way, Call& call) {
   if (drawn) return take_drawn(expected, call);
   call.result = call_result(plan_.outputs, header, call.frame.payload);
   call.result->repeats = repeats_of(plan_);
+  call.result->by_row = by_row(plan_);
   check_inputs(*call.result, expected);
 }
+
+namespace {
+
+Comparison comparison_of(const Json& item) {
+  const auto number = [&](size_t k) { return std::strtod(item.at(k).get_ref<const std::string&>().c_str(), nullptr); };
+  return {.passed = item.at(0), .max_abs_error = number(1), .max_rel_error = number(2), .mismatch = item.at(3)};
+}
+
+}  // namespace
 
 void PlanRunner::take_drawn(const ReferenceTrial& expected, Call& call) {
   const Json& header = call.frame.header;
@@ -420,6 +440,7 @@ void PlanRunner::take_drawn(const ReferenceTrial& expected, Call& call) {
   if (at > call.frame.payload.size()) fail(ErrorKind::kCorrupt, "an answer with too few samples");
   call.result = call_result(plan_.outputs, header, std::span(call.frame.payload).first(at));
   call.result->repeats = repeats_of(plan_);
+  call.result->by_row = by_row(plan_);
   check_inputs(*call.result, expected);
   const DrawnAlike alike = drawn_alike(call.frame, expected, context_.reference.tolerances, input, output, at);
   if (!alike.inputs || !alike.outputs) {
@@ -433,14 +454,9 @@ void PlanRunner::take_drawn(const ReferenceTrial& expected, Call& call) {
   }
   call.whole.emplace();
   const Json& whole = header.at("whole");
-  call.whole->inputs = whole.at("inputs").get<std::vector<bool>>();
-  for (const Json& item : whole.at("outputs")) {
-    const auto number = [&](size_t k) {
-      return std::strtod(item.at(k).get_ref<const std::string&>().c_str(), nullptr);
-    };
-    call.whole->outputs.push_back(
-        {.passed = item.at(0), .max_abs_error = number(1), .max_rel_error = number(2), .mismatch = item.at(3)});
-  }
+  for (const Json& item : whole.at("inputs"))
+    call.whole->inputs.push_back({item.at(0), item.at(0) == Json(true) ? Comparison{} : comparison_of(item.at(1))});
+  for (const Json& item : whole.at("outputs")) call.whole->outputs.push_back(comparison_of(item));
   if (call.whole->inputs.size() != expected.before.size())
     fail(ErrorKind::kCorrupt, "an answer about {} inputs", call.whole->inputs.size());
   call.whole->outputs.resize(expected.outputs.size());  // of other outputs there is nothing to say

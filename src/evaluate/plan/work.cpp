@@ -213,10 +213,20 @@ double saved_by_pieces(const Products& products, const Products& reference) {
   return std::max(0.0, std::min(kMostSaved * pieces, rest) - pieces);
 }
 
+// Takes of a tensor what its order says.
+bool selects(std::string_view name) {
+  static const std::set<std::string_view> kSelecting = {"topk", "kthvalue", "median",  "mode",   "max",   "min",
+                                                        "amax", "amin",     "aminmax", "argmax", "argmin"};
+  return kSelecting.contains(name);
+}
+
 // Bytes that a formula of elementary calls would move beside the call's own tensors.
-double hidden_bytes(const Call& call) {
+double hidden_bytes(const Call& call, const ReferenceWork& reference) {
   const auto& [name, in] = std::pair(call.name, call.in);
   if (call.out.empty() || in.empty()) return 0;
+  // Of what the reference sorts, values and places.
+  if (selects(name) && (reference.calls.contains("sort") || reference.calls.contains("argsort")))
+    return static_cast<double>(in[0]->elements()) * static_cast<double>(size_of(in[0]->dtype) + size_of(Dtype::kInt64));
   const auto element = static_cast<double>(size_of(call.out.front()->dtype));
   if (is_attention(call)) {
     constexpr double kOnScores = 18;  // two products, scale, mask and softmax read and write them
@@ -387,7 +397,7 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference) {
     const bool known = reference.calls.contains(std::string(call.name));
     const double passes = known ? 1 : passes_of(call.name);
     const double all = passes * ((product > 0 ? product : most) / kFlopsPerByte + bytes) +
-                       (known ? 0 : hidden_bytes(call));
+                       (known ? 0 : hidden_bytes(call, reference));
     (moves ? work.moving : work.computing) += all;
   }
   work.computing += saved_by_pieces(products, reference.products) / kFlopsPerByte;

@@ -12,7 +12,8 @@
 //               what operands are broadcast to within a call, and the rows that bags add up, count, though no tensor
 //               has them: cosines of all pairs and weighted bags are products
 //               one call for what a formula spells out in several (gelu, softmax, a norm, attention, a pool's windows)
-//               weighs as much as these, where the reference does not make that call itself
+//               weighs as much as these, where the reference does not make that call itself; one that selects (topk,
+//               median, max) as the sort from which the reference takes it
 //               products whose sums are of other lengths than the reference's are pieces of these (Strassen's seven,
 //               Winograd's tiles): what pieces saved of the reference's products counts as done by torch, up to four
 //               times what they are. Parts of a result, whose sums are whole, save nothing and count as they are

@@ -135,7 +135,7 @@ TEST(Admission, WhatSumsOrTheToleranceHideTightensItAndBarsNothing) {
     EXPECT_EQ(found.within, std::vector<Control>{control});
     EXPECT_NEAR(found.tolerance, 0.1, 0.01) << run;
     problem.runs[run] = wave(1.00001f, 0, 0);
-    EXPECT_NEAR(admitted(problem).tolerance, control == Control::kHalfInside ? 1.0 / 16 : 0.0125, 0.002) << run;
+    EXPECT_NEAR(admitted(problem).tolerance, control == Control::kWithoutTerm ? 0.0125 : 1.0 / 16, 0.002) << run;
     problem.runs[run] = problem.runs["float64"];  // nobody could see it
     EXPECT_EQ(admitted(problem).barred, "") << run;
     EXPECT_EQ(admitted(problem).tolerance, 1) << run;
@@ -172,9 +172,58 @@ TEST(Admission, ALargeErrorOfItsOwnWidensTheToleranceToTwiceThat) {
   EXPECT_EQ(admitted(problem).barred, "");
 }
 
-TEST(Admission, HalfIsNoControlOfAHalfOutput) {
+TEST(Admission, HalfPrecisionThatIsExactIsNoDoubt) {
   Made problem = sound();
   problem.runs["half"] = problem.runs["expected"];
+  EXPECT_EQ(admitted(problem).barred, "");
+  problem.runs["half"] = problem.runs["float64"] = wave(1.00002f, 0, 0);  // no worse than the reference itself
+  EXPECT_EQ(admitted(problem).barred, "");
+}
+
+TEST(Admission, OutputsBelowTheToleranceTightenItWhereTheyAreMany) {
+  Made problem = sound();
+  // One of eight, or of 64, are half of what is allowed beside waves of a thousand, 1e-4 times 3 q.
+  for (const size_t step : {8, 64}) {
+    Values values = wave(1000, 0, 0, 256);
+    for (size_t i = 0; i < values.size(); i += step) values[i] = 0.02f;
+    problem.runs = {{"expected", values}, {"float64", values}, {"other", wave(1000, 0, 1, 256)}};
+    const Admission found = admitted(problem);
+    EXPECT_EQ(found.within, step == 8 ? std::vector<Control>{Control::kWithoutSmall} : std::vector<Control>());
+    EXPECT_EQ(found.tolerance < 1, step == 8);
+    EXPECT_GE(found.tolerance, 1.0 / 16);
+    EXPECT_EQ(found.barred, "");
+  }
+}
+
+TEST(Admission, NoToleranceIsBelowTheLastPlaceOfTheOutputs) {
+  // 64 numbers of bfloat16, all 4 but the first, which is one or two places off: a place is 1 / 32, allowed is 0.16.
+  const auto fours = [](uint16_t first) {
+    std::vector<uint16_t> bits(64, 0x4080);
+    bits[0] = first;
+    const auto bytes = std::as_bytes(std::span(bits));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  const auto kFour = fours(0x4080), kNext = fours(0x4081), kOver = fours(0x4082);
+  const auto view = [](const std::vector<std::byte>& bytes) {
+    return std::vector<TensorView>{{.dtype = Dtype::kBFloat16, .shape = {64}, .order = {0}, .bytes = bytes}};
+  };
+  const TensorView four = view(kFour)[0];
+  EXPECT_NEAR(last_place(four, bounds_of(four, {})), 4.0 / 128 / 0.16, 0.01);
+  const auto tolerance = [&](const std::vector<std::byte>& control) {
+    Probe probe;
+    probe.runs = {{"expected", view(kFour)}, {"float64", view(kFour)}, {"without_term.0", view(control)}};
+    return admit([&](Draw) { return probe; }, {}).tolerance;
+  };
+  EXPECT_LT(tolerance(kOver), 0.3);
+  EXPECT_TRUE(compare(view(kNext)[0], four, Tolerances().scaled(tolerance(kOver)), "output").passed);
+  EXPECT_FALSE(compare(view(kOver)[0], four, Tolerances().scaled(tolerance(kOver)), "output").passed);
+  EXPECT_EQ(tolerance(kNext), 1);  // which no tolerance tells from a right answer
+}
+
+TEST(Admission, HalfIsNoControlOfAHalfOutput) {
+  Made problem = sound();
+  problem.runs["half"] = wave(1.00004f, 0, 0);
+  problem.runs["float64"] = wave(1.00002f, 0, 0);
   EXPECT_NE(admitted(problem).barred.find("half"), std::string::npos);
   Probe probe = problem.probe();
   for (auto& [name, outputs] : probe.runs) {

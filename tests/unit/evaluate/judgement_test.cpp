@@ -23,8 +23,12 @@ class JudgementTest : public testing::Test {
     for (int i = 0; i < 20; ++i) values[i] += offset;
     TensorView output = input;
     output.bytes = made.frame.payload;
-    made.result = CallResult{
-        .outputs = {{"tensor", 0}}, .tensors = {input, output}, .inputs = 1, .aliases = {-1}, .repeats = {}};
+    made.result = CallResult{.outputs = {{"tensor", 0}},
+                             .tensors = {input, output},
+                             .inputs = 1,
+                             .aliases = {-1},
+                             .repeats = {},
+                             .by_row = {}};
     return made;
   }
   Call replayed(float offset) const {
@@ -70,6 +74,72 @@ TEST_F(JudgementTest, AnOutputThatRepeatsMemoryIsNoneThatWasWritten) {
   shown.result->repeats = {true};
   EXPECT_FALSE(judgement.take(shown, 0));
   EXPECT_EQ(judgement.verdict().flags.at(0).kind, Cheat::kLazyOutput);
+}
+
+TEST_F(JudgementTest, OrderIsTheWorkOfAReferenceThatDoesNothingElse) {
+  const auto flagged = [&](double computing, bool reference_by_row, bool by_row) {
+    ReferenceData reference = written_reference();
+    reference.work->work = {.computing = computing, .moving = 100};
+    reference.trials[0]->by_row = {reference_by_row};
+    Verdict begun;
+    begun.mode = EvaluationMode::kPlan;
+    Judgement judgement(reference, 0.1, begun);
+    judgement.take(recorded());
+    Call shown = replayed(1);
+    shown.result->by_row = {by_row};
+    return !judgement.take(shown, 0) && judgement.verdict().flags.at(0).kind == Cheat::kLazyOutput;
+  };
+  EXPECT_TRUE(flagged(0, true, false));
+  EXPECT_FALSE(flagged(0, true, true));
+  EXPECT_FALSE(flagged(0, false, false));
+  EXPECT_FALSE(flagged(100, true, false));
+}
+
+// The reference makes `written` more of its input; the candidate leaves `left` more of it.
+class WrittenInput : public JudgementTest {
+ protected:
+  Verdict judged(float written, float left, std::optional<bool> whole = std::nullopt) const {
+    ReferenceData reference = written_reference();
+    ReferenceTrial& trial = *reference.trials[0];
+    auto* after = reinterpret_cast<float*>(trial.payload.data()) + 20;
+    for (int i = 0; i < 20; ++i) after[i] += written;
+    Verdict begun;
+    begun.mode = EvaluationMode::kPlan;
+    Judgement judgement(reference, 0.1, begun);
+    judgement.take(recorded());
+    Call made = replayed(1);
+    std::vector<float> values(20);
+    for (int i = 0; i < 20; ++i) values[static_cast<size_t>(i)] = static_cast<float>(i) + left;
+    made.result->tensors[0].bytes = std::as_bytes(std::span(values));
+    if (whole) {
+      made.whole = WholeCall{
+          .inputs = {{.same = false, .compared = {.passed = *whole, .mismatch = "beyond the samples"}}},
+          .outputs = {{.passed = true}}};
+    }
+    judgement.take(made, 0);
+    return judgement.verdict();
+  }
+};
+
+TEST_F(WrittenInput, IsAResultLikeAnOutput) {
+  EXPECT_EQ(judged(1, 1.00001F).fault, Fault::kNone);
+  EXPECT_FALSE(judged(1, 1.00001F).cheated());
+  EXPECT_EQ(judged(1, 1.1F).fault, Fault::kMismatch);
+  EXPECT_TRUE(judged(1, 1.1F).trials[0].mismatch.starts_with("input 0, after the call, at ["))
+      << judged(1, 1.1F).trials[0].mismatch;
+  EXPECT_FALSE(judged(1, 1.1F).cheated());
+}
+
+TEST_F(WrittenInput, LeftAsItWasOrChangedForNothingIsACheat) {
+  EXPECT_EQ(judged(1, 0).flags.at(0).kind, Cheat::kInputMutated);
+  EXPECT_EQ(judged(0, 0.00001F).flags.at(0).kind, Cheat::kInputMutated);
+  EXPECT_FALSE(judged(0, 0).cheated());
+}
+
+TEST_F(WrittenInput, OfADrawnTrialAllElementsCount) {
+  EXPECT_EQ(judged(1, 1.00001F, true).fault, Fault::kNone);
+  EXPECT_EQ(judged(1, 1.00001F, false).fault, Fault::kMismatch);
+  EXPECT_EQ(judged(0, 0, false).flags.at(0).kind, Cheat::kInputMutated);
 }
 
 TEST_F(JudgementTest, WhatAGpuMeasuredIsTheVerdictsTime) {
@@ -121,6 +191,21 @@ TEST_F(JudgementTest, AWrongOutputEndsIt) {
   EXPECT_TRUE(judgement.take(recorded()));
   EXPECT_FALSE(judgement.take(replayed(1.5), 0));
   EXPECT_EQ(judgement.verdict().fault, Fault::kMismatch);
+}
+
+TEST_F(JudgementTest, AMismatchThatTf32MayHaveMadeSaysHowToKeepFloat32) {
+  const auto told = [&](std::vector<std::string> in_tf32, float offset) {
+    Judgement judgement = begin(EvaluationMode::kPlan);
+    Loaded loaded = recorded();
+    loaded.recorded->in_tf32 = std::move(in_tf32);
+    judgement.take(loaded);
+    judgement.take(replayed(offset), 0);
+    return judgement.verdict().diagnostics.find("tl.dot in k cuts its float32 operands") != std::string::npos;
+  };
+  EXPECT_TRUE(told({"k"}, 1.01F));
+  EXPECT_FALSE(told({"k"}, 5));  // far more than that
+  EXPECT_FALSE(told({"k"}, 1));
+  EXPECT_FALSE(told({}, 1.01F));
 }
 
 TEST_F(JudgementTest, WorkThatIsLeftToTorchEndsIt) {

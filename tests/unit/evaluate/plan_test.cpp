@@ -39,6 +39,21 @@ TEST(Plan, IsRead) {
   EXPECT_EQ(plan.outputs.dump(), R"({"tuple":[{"tensor":0}]})");
 }
 
+TEST(Plan, AnOutputIsByRowWhereEachElementFollowsTheOneBefore) {
+  const auto ordered = [](const std::vector<int64_t>& shape, const std::vector<int64_t>& stride) -> bool {
+    Json plan = small_plan();
+    plan["values"][1]["shape"] = shape;
+    plan["values"][1]["stride"] = stride;
+    const std::string payload = "text";
+    return by_row(parse_plan(plan, std::as_bytes(std::span(payload)))).at(0);
+  };
+  EXPECT_TRUE(ordered({4, 8}, {8, 1}));
+  EXPECT_FALSE(ordered({4, 8}, {1, 4}));
+  EXPECT_FALSE(ordered({4, 8}, {16, 1}));
+  EXPECT_TRUE(ordered({4, 1, 8}, {8, 77, 1}));  // of one element there is no step
+  EXPECT_TRUE(ordered({0, 8}, {1, 3}));
+}
+
 TEST(Plan, AnOutputRepeatsWhatItHasMoreElementsOfThanMemory) {
   const auto repeats = [](const std::vector<int64_t>& stride) -> bool {
     Json plan = small_plan();

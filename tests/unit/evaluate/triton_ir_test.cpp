@@ -119,6 +119,20 @@ TEST(TritonIr, ADotIsAsManyOperationsAsItIsRun) {
   EXPECT_EQ(work.flops, (0 + 1 + 2 + 3) * 2.0 * 16 * 32 * 8);
 }
 
+TEST(TritonIr, OnlyAProductOfFloat32CanBeCutToTf32) {
+  const auto dot = [](std::string_view precision, std::string_view type) {
+    return cuts_to_tf32(
+        fmt::format("  %1 = arith.addf %0, %0 : tensor<8x8xf32>\n"
+                    "  %5 = tt.dot %1, %1, %1, inputPrecision = {0} : tensor<8x8x{1}> * "
+                    "tensor<8x8x{1}> -> tensor<8x8xf32> loc(#loc1)\n",
+                    precision, type));
+  };
+  EXPECT_TRUE(dot("tf32", "f32"));
+  EXPECT_FALSE(dot("tf32", "f16"));
+  EXPECT_FALSE(dot("tf32x3", "f32"));
+  EXPECT_FALSE(dot("ieee", "f32"));
+}
+
 TEST(TritonIr, AnAddressFromElsewhereIsAFault) {
   const Program program = compile(
       parse(kernel("    %c = arith.constant 123456 : i64\n    %p = tt.int_to_ptr %c : i64 -> !tt.ptr<f32>\n    %v = "

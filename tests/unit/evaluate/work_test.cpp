@@ -222,6 +222,15 @@ TEST(AtenWork, OneCallForAFormulaWeighsAsItsCallsWhereTheReferenceSpellsItOut) {
   EXPECT_GT(work_of("_cdist_forward", {{48, 24}, {40, 24}, {48, 40}}).computing, 4.0 * 48 * 40 * 24 / 20);
 }
 
+TEST(AtenWork, ASelectionWeighsAsTheSortThatTheReferenceTakesItFrom) {
+  const std::vector<std::vector<int64_t>> shapes = {{64, 512}, {64, 8}};
+  const double alone = work_of("topk", shapes).computing;
+  for (const char* sort : {"sort", "argsort"})
+    EXPECT_DOUBLE_EQ(work_of("topk", shapes, Json::array(), {sort}).computing, alone + 64 * 512 * (4 + 8));
+  EXPECT_DOUBLE_EQ(work_of("topk", shapes, Json::array(), {"sort", "topk"}).computing, alone);
+  EXPECT_DOUBLE_EQ(work_of("exp", shapes, Json::array(), {"sort"}).computing, work_of("exp", shapes).computing);
+}
+
 TEST(AtenWork, WhatOperandsAreBroadcastToCountsByItsOperationsOnly) {
   EXPECT_DOUBLE_EQ(work_of("mul", {{32, 48, 1}, {48, 40}, {32, 48, 40}}).computing,
                    32 * 48 * 40 / 20.0 + 4 * (32 * 48 + 48 * 40));

@@ -46,6 +46,15 @@ def argument(name, kind, value):
     raise NotAPlan(f"argument '{name}' is a {type(value).__name__}")
 
 
+def flat(name, kind, value):
+    """(name, kind, value) of each number and pointer that the kernel gets: tuples taken apart, constants left out."""
+    if isinstance(kind, tuple):
+        for k, item in enumerate(zip(kind, value)):
+            yield from flat(f"{name}[{k}]", *item)
+    elif kind != "constexpr":
+        yield name, kind, value
+
+
 class Launches:
     """Installs itself as JITFunction.run while a plan is recorded."""
 
@@ -110,21 +119,21 @@ class Launches:
                 return compiled_kernel
             grid = frontend.launch_grid(grid, bound)
             bindings = []
-            for name, kind in signature.items():
-                if kind == "constexpr":
-                    continue
-                if not isinstance(kind, str):
-                    raise NotAPlan(f"kernel {kernel.__name__}: argument '{name}' is a tuple")
-                if host_descriptors.is_descriptor(bound[name]):
-                    base, numbers = host_descriptors.parts(name, bound[name])
+            given = [item for name, kind in signature.items() for item in flat(name, kind, bound[name])]
+            for name, kind, value in given:
+                if host_descriptors.is_descriptor(value):
+                    base, numbers = host_descriptors.parts(name, value)
                     bindings.append(argument(name, kind, own(base)))
                     bindings.extend({"i": int(number)} for number in numbers)
                     continue
-                bindings.append(argument(name, kind, bound[name]))
+                bindings.append(argument(name, kind, value))
             recording.step({"launch": number, "grid": list(grid), "args": bindings})
             return compiled_kernel
 
         def own(value):
+            if isinstance(value, tuple):
+                items = map(own, value)
+                return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
             return (
                 recording.constant(value)
                 if isinstance(value, torch.Tensor) and not isinstance(value, RecordedTensor)
