@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <optional>
 
 #include "orchestrate/preflight.h"
 #include "orchestrate/run_context.h"
@@ -31,6 +34,21 @@ class RecipeTest : public ::testing::Test {
     return folder_.path() / name;
   }
   TemporaryFolder folder_{"recipe"};
+};
+
+// Where the program's own recipes are, wherever the tests are started from.
+class RootIs {
+ public:
+  explicit RootIs(const fs::path& root) {
+    if (const char* before = std::getenv("TRITONFORGE_ROOT")) before_ = before;
+    ::setenv("TRITONFORGE_ROOT", root.c_str(), 1);
+  }
+  ~RootIs() { before_ ? ::setenv("TRITONFORGE_ROOT", before_->c_str(), 1) : ::unsetenv("TRITONFORGE_ROOT"); }
+  RootIs(const RootIs&) = delete;
+  RootIs& operator=(const RootIs&) = delete;
+
+ private:
+  std::optional<std::string> before_;
 };
 
 TEST_F(RecipeTest, EveryShippedRecipeLoadsAndSurvivesADump) {
@@ -149,6 +167,7 @@ TEST_F(RecipeTest, StatesThatTheDeviceHasNotAreRefused) {
 }
 
 TEST_F(RecipeTest, ARecipeExtendsOneBesideItOrOneOfTheProgramsOwn) {
+  const RootIs root(TF_SOURCE_DIR);
   write("b.yaml", "name: b\nmodel: {path: m}\nstages: [bench]\nbench: {problems: p}\n");
   const auto extending = [&](const std::string& base) { return write("a.yaml", "extends: " + base + "\nseed: 7\n"); };
   EXPECT_EQ(load_recipe(extending("b.yaml"), {}).name, "b");
