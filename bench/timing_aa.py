@@ -6,7 +6,7 @@ A/A: each of ten candidates is timed against itself, `repeats` evaluations each;
 error of a speedup. Again: the medians of those evaluations among each other. Beside: triton.testing.do_bench and
 KernelBench's method (3 warm-ups, 100 trials between events, L2 flushed), each run `repeats` times in one process that
 has the GPU for itself. Rate: different candidates judged and timed a second, against eager, and against torch.compile's
-version as well.
+version as well, and of candidates that fail in three ways.
 """
 
 import argparse
@@ -109,11 +109,12 @@ def problem_of(name):
     )
 
 
-def judge_all(server, jobs, workers):
+def judge_all(server, jobs, workers, stage="timed", change=lambda text: text):
     def judge(job):
         name, number = job
-        verdict = server.judge(f"{HEADER}{PROBLEMS[name][2]}\n# {number}\n", problem_of(name), timeout_s=300)
-        assert verdict["stage"] == "timed", (name, verdict)
+        candidate = f"{HEADER}{change(PROBLEMS[name][2])}\n# {number}\n"
+        verdict = server.judge(candidate, problem_of(name), timeout_s=300)
+        assert verdict["stage"] == stage, (name, verdict)
         return name, verdict
 
     with ThreadPoolExecutor(workers) as pool:
@@ -141,6 +142,7 @@ def rate(args, *flags):
     start = time.time()
     found = judge_all(server, [(name, k) for k in range(args.repeats) for name in PROBLEMS], args.workers)
     seconds = time.time() - start
+    failing(server, args)
     server.stop()
     speedups = {name: [v["speedup"] for n, v in found if n == name] for name in PROBLEMS}
     alone = [int(re.search(r"alone for (\d+) ms", verdict["notes"]["timing"])[1]) for _, verdict in found]
@@ -152,6 +154,30 @@ def rate(args, *flags):
         flush=True,
     )
     return speedups, len(found) / seconds
+
+
+# What fails -> (the stage that it reaches, what is wrong)
+FAULTS = {
+    "compiling": ("imported", lambda text: text.replace("tl.store(", "tl.stor(")),
+    "before its first kernel": (
+        "imported",
+        lambda text: text.replace("        kernel[(", "        torch.no\n        kernel[("),
+    ),
+    "after a kernel": ("launched", lambda text: text.replace("        return", "        torch.no\n        return")),
+}
+
+
+def failing(server, args):
+    for name, (stage, change) in FAULTS.items():
+        jobs = [(problem, f"{name} {k}") for k in range(args.repeats // 4) for problem in PROBLEMS]
+        start = time.time()
+        found = judge_all(server, jobs, args.workers, stage, change)
+        seconds, walls = time.time() - start, [verdict["wall_s"] for _, verdict in found]
+        print(
+            f"failing {name}: {len(found) / seconds:.1f} a second, {statistics.median(walls):.2f} s each (median; "
+            f"{args.workers} at once)",
+            flush=True,
+        )
 
 
 def peers(args):

@@ -22,7 +22,7 @@ struct CompileServer::Impl {
   Impl(const EvaluatorOptions& options, net::ServerOptions http)
       : zygote({.python = options.python, .records = false}),
         refusals(Refusals(zygote.missing()).without("mode live")),
-        lowering(zygote),
+        lowering(zygote, options.compile_timeout_s),
         server(bounded(std::move(http))) {
     test = test_sandbox(zygote, false, Deadline::after(60));
     require_strict(options.sandbox, test);

@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
+#include "evaluate/alike.h"
 #include "evaluate/in_its_process.h"
 #include "evaluate/means.h"
 #include "evaluate/plan_mode.h"
@@ -54,9 +55,10 @@ SelfTest tested(Means& means) {
 }
 
 std::string key_of(const EvaluationRequest& request, EvaluationMode mode) {
-  return checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}", name_of(request.backend), name_of(mode),
-                              fmt::join(names_of(request.targets), ","), request.problem_source, request.candidate,
-                              request.seed, request.fresh_seeds, request.num_correct_trials));
+  return checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}", name_of(request.backend),
+                              name_of(mode), fmt::join(names_of(request.targets), ","), request.problem_source,
+                              request.candidate, request.seed, request.fresh_seeds, request.num_correct_trials,
+                              request.measure_performance ? request.num_perf_trials : -1));
 }
 
 }  // namespace
@@ -71,11 +73,14 @@ struct Evaluator::Impl {
 
   void evaluate(const EvaluationRequest& request, Verdict& verdict, const Client& client);
   Verdict attempt(const EvaluationRequest& request, const Verdict& begun, const Client& client);
+  Verdict judge(const EvaluationRequest& request, EvaluationMode mode, const Client& client);
+  Verdict known_or_judged(const EvaluationRequest& request, EvaluationMode mode, const Client& client);
 
   Means means;
   const SelfTest test;
   PlanMode plans;
   LruCache<Verdict> verdicts;
+  Alike alike;
   Workers workers;
   std::mutex mutex;
   uint64_t evaluated = 0, abandoned = 0;   // verdicts; evaluations whose client left
@@ -133,44 +138,56 @@ Evaluator::Evaluator(EvaluatorOptions options, LoweringPool::Elsewhere elsewhere
 Evaluator::~Evaluator() = default;
 const EvaluatorOptions& Evaluator::options() const { return impl_->means.options; }
 
+// By a worker, once one is free.
+Verdict Evaluator::Impl::judge(const EvaluationRequest& request, EvaluationMode mode, const Client& client) {
+  Verdict verdict;
+  verdict.seed = request.seed;
+  verdict.mode = mode;
+  verdict.device = means.options.on_gpu(mode) ? "cuda:0" : "cpu";
+  verdict.stage = Stage::kExtracted;
+  {
+    const Workers::Place place(workers, client);
+    verdict = attempt(request, verdict, client);
+  }
+  bound(verdict);
+  const std::lock_guard lock(mutex);
+  ++evaluated;
+  if (verdict.fault != Fault::kNone) ++faults[std::string(name_of(verdict.fault))];
+  return verdict;
+}
+
+// Or by an equal one's verdict.
+Verdict Evaluator::Impl::known_or_judged(const EvaluationRequest& request, EvaluationMode mode, const Client& client) {
+  const std::string key = key_of(request, mode);
+  Alike::Place place(alike, key, client);
+  std::optional<Verdict> known = place.known();
+  if (!known && (known = verdicts.get(key))) place.tell(*known);
+  if (known) {
+    known->notes["cache"] = "hit";
+    return *known;
+  }
+  const Verdict verdict = judge(request, mode, client);
+  if (lasting(verdict.fault)) verdicts.put(key, verdict);
+  place.tell(verdict);
+  return verdict;
+}
+
 Verdict Evaluator::evaluate(const EvaluationRequest& request, const Client& client) {
   Impl& impl = *impl_;
   const auto start = Clock::now();
   const EvaluationMode mode = impl.means.modes.of(request);
-  const bool live = impl.means.options.on_gpu(mode);
   TF_CHECK(request.num_correct_trials >= 1, "{} correctness trials", request.num_correct_trials);
-  const std::string key = key_of(request, mode);
-  if (!live) {
-    if (auto known = impl.verdicts.get(key)) {
-      known->notes["cache"] = "hit";
-      known->wall_s = seconds_since(start);
-      return *known;
-    }
-  }
-  Verdict verdict;
-  verdict.seed = request.seed;
-  verdict.mode = mode;
-  verdict.device = live ? "cuda:0" : "cpu";
-  verdict.stage = Stage::kExtracted;
   try {
-    const Workers::Place place(impl.workers, client);
-    verdict = impl.attempt(request, verdict, client);
+    // Against itself each is a measurement of its own.
+    Verdict verdict = impl.means.options.against_itself ? impl.judge(request, mode, client)
+                                                        : impl.known_or_judged(request, mode, client);
+    verdict.wall_s = seconds_since(start);
+    return verdict;
   } catch (const Error&) {
-    if (client.left.stop_requested()) {
-      const std::lock_guard lock(impl.mutex);
-      ++impl.abandoned;
-    }
+    const std::lock_guard lock(impl.mutex);
+    if (client.left.stop_requested()) ++impl.abandoned;
     throw;
   }
-  verdict.wall_s = seconds_since(start);
-  bound(verdict);
-  {
-    const std::lock_guard lock(impl.mutex);
-    ++impl.evaluated;
-    if (verdict.fault != Fault::kNone) ++impl.faults[std::string(name_of(verdict.fault))];
-  }
-  if (!live && lasting(verdict.fault)) impl.verdicts.put(key, verdict);
-  return verdict;
 }
 
 ProblemCheck Evaluator::check(const std::string& problem_source, const Client& client) {
@@ -213,7 +230,7 @@ Json Evaluator::health() const {
           {"workers", means.options.workers},
           {"busy", busy},
           {"busy_seconds", busy_seconds},
-          {"waiting", waiting},
+          {"waiting", waiting + impl.alike.waiting()},
           {"evaluated", impl.evaluated},
           {"abandoned", impl.abandoned},
           {"faults", impl.faults},

@@ -71,7 +71,12 @@ bool Judgement::take(const Loaded& loaded) {
     verdict_.notes["steps"] = fmt::format("{} launches, {} aten calls", recorded_->launches,
                                           recorded_->steps - recorded_->launches);
   }
-  if (!take(loaded.compiled, "") || loaded.ended) return false;
+  const bool compiles = take(loaded.compiled, "");
+  if (loaded.ended && loaded.launched && compiles) {
+    verdict_.compiled = true;
+    verdict_.stage = Stage::kLaunched;
+  }
+  if (!compiles || loaded.ended) return false;
   if (!recorded_) return true;
   for (const std::string& name : recorded_->kernels) add_kernel(verdict_, name);
   if (recorded_->launches == 0) add_flag(verdict_, Cheat::kNoKernelLaunched, "forward launches no " + recorded_->kind);

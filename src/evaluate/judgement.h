@@ -30,6 +30,7 @@ struct Loaded {
   std::vector<std::string> claimed;  // fields of the verdict, beside those of its mode
   std::string autotune;              // which configurations of its kernels are not run, and why
   std::optional<Ended> ended;
+  bool launched = false;  // kernels, before it ended
   std::vector<Compiled> compiled;
   // Of a plan: what is replayed. Nothing of it is the candidate's word.
   struct Recorded {

@@ -7,15 +7,15 @@ namespace tritonforge::evaluate {
 namespace {
 constexpr int kJobsPerChild = 500;   // then a fresh one: what a compiler leaks stays bounded
 constexpr int kSourcesPerChild = 1;  // what a source did to its compiler reaches no other
-constexpr double kCompileTimeout = 60;
 constexpr int kAttempts = 3;
 constexpr size_t kMaxBinary = 64 << 20;
 }  // namespace
 
-LoweringPool::LoweringPool(Children& children, Elsewhere elsewhere)
+LoweringPool::LoweringPool(Children& children, double timeout_s, Elsewhere elsewhere)
     : compilers_(children, "lower", {.cpu_s = 1e6, .address_space = false, .processes = true}, kJobsPerChild),
-      source_compilers_(children, "lower", {.cpu_s = 2 * kCompileTimeout, .address_space = false, .processes = true},
+      source_compilers_(children, "lower", {.cpu_s = 2 * timeout_s, .address_space = false, .processes = true},
                         kSourcesPerChild),
+      timeout_s_(timeout_s),
       elsewhere_(std::move(elsewhere)),
       cache_(1 << 16),
       binaries_(size_t{256} << 20) {}
@@ -27,7 +27,7 @@ Lowered LoweringPool::lower(const Language& language, const std::string& text, c
   if (with_binary) {
     if (const auto known = binaries_.get(key)) return *known;
   }
-  const auto limit = Deadline::after(std::min(kCompileTimeout, deadline.remaining_s()));
+  const auto limit = Deadline::after(std::min(timeout_s_, deadline.remaining_s()));
   if (elsewhere_ && target != kThisCpu)
     return keep(key, elsewhere_(language, text, target, options, limit, with_binary));
   ChildPool& compilers = language.compiles_sources() ? source_compilers_ : compilers_;
@@ -41,7 +41,7 @@ Lowered LoweringPool::lower(const Language& language, const std::string& text, c
         {std::as_bytes(std::span(text))}, limit);
     if (silence == Silence::kNone) silence = worker.child->channel().receive(frame, limit, detail, kMaxBinary);
     if (silence == Silence::kNone) break;
-    const std::string how = describe_silence(silence, *worker.child, detail, kCompileTimeout);
+    const std::string how = describe_silence(silence, *worker.child, detail, timeout_s_);
     if (silence == Silence::kClosed && worker.child->orphaned())
       fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while a kernel was compiled");
     // One that was killed says nothing of the kernel; one that every compiler dies of is at fault.

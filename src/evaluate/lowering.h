@@ -25,7 +25,8 @@ class LoweringPool {
   // of them can be had.
   using Elsewhere = std::function<Lowered(const Language& language, const std::string& text, const std::string& target,
                                           const Json& options, Deadline deadline, bool with_binary)>;
-  explicit LoweringPool(Children& children, Elsewhere elsewhere = {});
+  // `timeout_s`: of one kernel.
+  explicit LoweringPool(Children& children, double timeout_s = 60, Elsewhere elsewhere = {});
   // `text`: of `language`. `target`: kThisCpu is always compiled for here. `options`: num_warps and so on, as the
   // launch gave them. A compiler that crashes or never ends is an error result. Throws kUnavailable where its Python
   // parent died: that is no fault of the kernel's.
@@ -38,6 +39,7 @@ class LoweringPool {
   Lowered keep(const std::string& key, const Lowered& result);
 
   ChildPool compilers_, source_compilers_;
+  const double timeout_s_;
   const Elsewhere elsewhere_;
   LruCache<Lowered> cache_;     // without binaries
   LruCache<Lowered> binaries_;  // by bytes

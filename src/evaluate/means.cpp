@@ -20,7 +20,7 @@ Means::Means(EvaluatorOptions given, LoweringPool::Elsewhere elsewhere)
               .once = options.once,
               .records = options.mode == EvaluationMode::kPlan}),
       modes(options, no_gpu, zygote),
-      lowering(zygote, std::move(elsewhere)),
+      lowering(zygote, options.compile_timeout_s, std::move(elsewhere)),
       problems(zygote, options),
       profiler(profiler_of(options, zygote.options())) {}
 

@@ -45,6 +45,7 @@ struct EvaluatorOptions {
   bool profile = false;
   std::string ncu;
   double candidate_timeout_s = 0;
+  double compile_timeout_s = 60;
   double plan_memory = 32;                    // GiB
   double device_memory = 0;                   // 0: all; a run that shares the GPU makes it half
   uint64_t memory_bytes = uint64_t{3} << 30;  // of one child, above the warm parent's
@@ -119,6 +120,9 @@ struct EvaluatorOptions {
     v("ncu", ncu, by_run(), "NVIDIA's profiler for profile (else of PATH, CUDA_HOME/bin or /usr/local/cuda/bin)");
     v("candidate_timeout_s", candidate_timeout_s, at_least(0),
       "seconds for import, build and trials of one candidate; 0 = 30, in live mode 120");
+    v("compile_timeout_s", compile_timeout_s, above(0),
+      "seconds for the compiler (ptxas among them) of one kernel and target, beside candidate_timeout_s: a few kernels "
+      "keep it for minutes");
     v("device_memory", device_memory, in(0, 1),
       "live mode: the part of the GPU's memory that a candidate may take through PyTorch; 0 = all of it, in a run that "
       "shares the GPU half");

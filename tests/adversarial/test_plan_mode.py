@@ -222,6 +222,33 @@ def test_a_process_that_ends_itself_is_judged_at_once(plan, body, kind):
     assert verdict["mode"] == "plan" and verdict["error_kind"] == kind and not verdict["correct"], verdict
 
 
+@pytest.mark.parametrize(
+    "body, mode, kind, compiled",
+    [
+        ("return launch(self.scale)", "plan", "runtime_error", False),  # wherever it runs
+        ("relu_kernel[(1,)](x, x)\nreturn x", "plan", "runtime_error", False),
+        ("return launch(x).view(3, 7)", "plan", "runtime_error", True),  # its kernel compiles, and that counts
+        ("launch(x)\nreturn y", "plan", "runtime_error", True),
+        ("if type(x) is not torch.Tensor: x.data_of\nreturn launch(x)", "interpret", "unproven", True),  # of recording
+        ("torch.cuda.none_such()\nreturn launch(x)", "interpret", "runtime_error", False),  # of a GPU, perhaps
+    ],
+)
+def test_an_exception_that_any_mode_would_see_is_final(plan, body, mode, kind, compiled):
+    verdict = plan.judge(forward(body))
+    assert (verdict["mode"], verdict["error_kind"]) == (mode, kind), verdict
+    assert not verdict["correct"] and verdict["compiled"] == compiled, verdict
+    assert verdict["stage"] == ("launched" if compiled else "imported"), verdict
+    assert ("mode_reason" in verdict["notes"]) == (mode != "plan") and not verdict["cheated"], verdict
+
+
+def test_what_the_compilers_front_end_refuses_is_compiled_nowhere_else(plan):
+    verdict = plan.judge(forward("return launch(x)").replace("tl.store(", "tl.stor("))
+    assert verdict["mode"] == "plan" and verdict["error_kind"] == "compile_error" and not verdict["compiled"], verdict
+    assert verdict["compile_targets"]["sm_90"].startswith("line "), verdict
+    verdict = plan.judge(forward("return launch(x)").replace("return launch(x)", "return launch(x"))
+    assert (verdict["mode"], verdict["error_kind"], verdict["stage"]) == ("plan", "syntax_error", "extracted"), verdict
+
+
 def test_a_recipe_may_accept_claims(trusting):
     verdict = trusting.judge(forward("if x.sum().item() > 1e9:\n    return x\nreturn launch(x)"))
     assert verdict["correct"] and {"correct", "compiled", "kernels"} <= set(verdict["claimed"]), verdict

@@ -76,9 +76,11 @@ class Candidate:
     def around(self, poison):
         return live.Around(poison) if self.live else cuda_on_cpu.CudaOnCpu(poison)
 
-    def failed(self, error, stage):
+    def failed(self, error, stage, **more):
         text = errors.describe(error, stage, self.path, self.source)
-        self.channel.send({"failed": text, "stage": stage, **self.launches.report(), "tampered": self.tampered()})
+        self.channel.send(
+            {"failed": text, "stage": stage, **self.launches.report(), "tampered": self.tampered(), **more}
+        )
 
     def tampered(self):
         return [

@@ -203,8 +203,7 @@ class Reference:
         try:
             known = {name: {"shape": list(tensor.shape)} for name, tensor in weights.state_of(self.model).items()}
             call = request["inputs"], request["tensors"]
-            with recorder.own_state(self.model):
-                plan, parts = recorder.record(self.model, known, *call, decode, "")
+            plan, parts = recorder.record(self.model, known, *call, decode, "")
         except BaseException as error:  # NotAPlan, and whatever the problem's code does over recorded tensors
             return self.channel.send({"not_a_plan": f"{type(error).__name__}: {error}"[:500]})
         self.channel.send({"plan": plan}, parts)

@@ -36,9 +36,13 @@ void GpuTimer::add(std::vector<at::Tensor> inputs, const std::vector<at::Tensor>
 }
 
 void GpuTimer::flush(int times) {
-  if (!flushed_.defined()) flushed_ = at::empty({kFlushBytes}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
+  if (!flushed_.defined()) {
+    const auto options = at::TensorOptions(at::kCUDA).dtype(at::kFloat);
+    flushed_ = at::zeros({kFlushBytes / int64_t{sizeof(float)}}, options);
+    flushed_sum_ = at::empty({}, options);
+  }
   gpu_forget_persisting();
-  for (int k = 0; k < times; ++k) flushed_.zero_();
+  for (int k = 0; k < times; ++k) at::sum_out(flushed_sum_, flushed_, at::OptionalIntArrayRef());
 }
 
 Pass GpuTimer::prepare(Replayer& plan, const Pooled& input, Deadline deadline) {

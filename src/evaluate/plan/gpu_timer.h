@@ -1,8 +1,9 @@
 #pragma once
 // The clock of plan mode, in process P: one call of a plan at a time, between two events on the one stream there is.
 //   before   fresh copies of inputs, constants and weights; lines of the L2 that an earlier call asked to keep are
-//            made as others, and all of it is flushed by writes, in which the host has the time to queue every step,
-//            so that no gap of the host's is timed (a call that came late is done again)
+//            made as others, and all of it is flushed by reads, in which the host has the time to queue every step,
+//            so that no gap of the host's is timed (a call that came late is done again). Writes would leave it full
+//            of lines that are yet to be written back, in a call's time and the later the longer it keeps its own
 //   between  the plan's steps
 //   after    the outputs are compared on the device (sealed.h), and everything that the call had is wiped, so that no
 //            later call finds an answer in memory
@@ -53,7 +54,7 @@ class GpuTimer {
   uint64_t seed_;
   Sealer sealer_;
   std::vector<Pooled> pool_;
-  at::Tensor flushed_;
+  at::Tensor flushed_, flushed_sum_;
   GpuEvent start_, end_;
   int flushes_ = 1;
 };

@@ -20,16 +20,22 @@ constexpr double kPaceSeconds = 2;  // of pairs on a CPU
 constexpr int64_t kMostPrograms = 1 << 16;
 constexpr double kLeftForOthers = 0.3;
 
-Frame recording_of(Conversation& candidate) {
-  Frame frame = candidate.receive("recording", kMaxPlanBytes);
+// A failure that any mode would see: of what Python's parser and Triton's front end refuse, and what its process says
+// is no doing of the recorder's. It can only lower a reward.
+std::optional<Ended> own_failure(const Frame& frame) {
+  if (!frame.header.contains("failed")) return std::nullopt;
+  Ended ended = failure_of(frame);
+  const bool text = ended.fault == Fault::kSyntaxError || ended.fault == Fault::kCompileError;
+  return text || frame.header.value("own", false) ? std::optional(std::move(ended)) : std::nullopt;
+}
+
+void check_recorded(const Frame& frame) {
   if (frame.header.contains("not_a_plan") && frame.header["not_a_plan"].is_string()) {
-    NotAPlan why{.reason = clipped(frame.header["not_a_plan"].get<std::string>(), 300)};
+    NotAPlan why{.reason = clipped(frame.header["not_a_plan"].get<std::string>(), 300), .stage = Stage::kImported};
     if (frame.header.contains("failed")) why.ended = failure_of(frame);
-    why.stage = Stage::kImported;
     throw why;
   }
   if (!frame.header.contains("plan")) throw NotAPlan{"recording sent no plan"};
-  return frame;
 }
 
 Loaded::Recorded summary_of(const Plan& plan, const RunContext& context, Runs runs, const std::string& target) {
@@ -85,7 +91,8 @@ PlanRunner::PlanRunner(const RunContext& context, Weights weights, OwnTime& time
       runs_(context.language.runs(device_)),
       weights_(weights) {}
 
-Conversation PlanRunner::load_candidate(const Json& how, std::span<const std::byte> init_tensors, Loaded& loaded) {
+std::optional<Conversation> PlanRunner::load_candidate(const Json& how, std::span<const std::byte> init_tensors,
+                                                       Loaded& loaded) {
   Conversation candidate(context_.children.spawn("record", candidate_limits(context_.options), context_.overall),
                          time_);
   loaded.layers = candidate.child().layers();
@@ -100,6 +107,11 @@ Conversation PlanRunner::load_candidate(const Json& how, std::span<const std::by
   Stage reached = Stage::kExtracted;
   for (const char* stage : {"parsed", "imported", "built"}) {
     const Frame frame = candidate.receive("loading", kMaxAnswer);
+    if (auto ended = own_failure(frame)) {
+      take_failure(frame, *ended, loaded);
+      loaded.stage = reached;
+      return std::nullopt;
+    }
     if (frame.header.contains("failed"))
       throw NotAPlan{.reason = "the candidate does not load", .ended = failure_of(frame), .stage = reached};
     if (frame.header.value("stage", "") != stage) throw NotAPlan{"the candidate does not load"};
@@ -129,15 +141,31 @@ void PlanRunner::record(Loaded& loaded) {
     init_tensors.push_back(reference.tensors[k]);
     init_bytes += reference.tensors[k].at("bytes").get<size_t>();
   }
-  Conversation candidate = load_candidate(
-      {{"init", reference.init}, {"tensors", init_tensors}, {"sizes", reference.sizes}},
-      std::span(reference.payload).first(init_bytes), loaded);
-  candidate.send({{"op", "record"}, {"weights", weights}, {"inputs", first.inputs}, {"tensors", first.input_tensors}},
-                 {}, "recording");
-  recording_ = recording_of(candidate);
+  auto candidate = load_candidate({{"init", reference.init}, {"tensors", init_tensors}, {"sizes", reference.sizes}},
+                                  std::span(reference.payload).first(init_bytes), loaded);
+  if (!candidate) return;
+  candidate->send({{"op", "record"}, {"weights", weights}, {"inputs", first.inputs}, {"tensors", first.input_tensors}},
+                  {}, "recording");
+  recording_ = candidate->receive("recording", kMaxPlanBytes);
+  if (const auto ended = own_failure(recording_)) return take_failure(recording_, *ended, loaded);
+  check_recorded(recording_);
   PlanLimits limits = runs_ == Runs::kOnGpu ? PlanLimits::on_gpu() : PlanLimits();
   limits.total_bytes = static_cast<int64_t>(context_.options.plan_memory * (1 << 30)) / PlanLimits::kViews;
   plan_ = parse_plan(recording_.header.at("plan"), recording_.payload, limits);
+}
+
+// Kernels that it launched before it failed are compiled as others are.
+void PlanRunner::take_failure(const Frame& frame, const Ended& ended, Loaded& loaded) {
+  loaded.ended = ended;
+  loaded.stage = Stage::kImported;
+  if (ended.fault == Fault::kCompileError) loaded.compiled.push_back({.target = targets_.front(), .error = ended.text});
+  if (!context_.compiles || !frame.header.contains("plan")) return;
+  const Plan plan = parse_kernels(frame.header["plan"], frame.payload);
+  loaded.launched = !plan.steps.empty();
+  loaded.claimed = {"compiled", "compile_targets", "kernels"};
+  for (const PlanStep& step : plan.steps)
+    loaded.ended->kernels.push_back(plan.kernels[static_cast<size_t>(step.kernel)].name);
+  for (Compiled& one : compile(plan)) loaded.compiled.push_back(std::move(one));
 }
 
 std::vector<SentKernel> kernels_of(const Plan& plan, const Language& language,
@@ -530,10 +558,12 @@ void PlanRunner::read_full_size(FullSize& full) {
   full.where = fmt::format("at the problem's own size ({})", fmt::join(sizes, ", "));
   const Json& call = context_.reference.full;
   Loaded ignored;
-  Conversation candidate = load_candidate(
+  auto candidate = load_candidate(
       {{"init", call.at("init")}, {"tensors", Json::array()}, {"sizes", Json::object()}, {"meta", true}}, {}, ignored);
-  candidate.send({{"op", "kernels"}, {"inputs", call.at("inputs")}, {"tensors", call.at("tensors")}}, {}, "recording");
-  const Frame frame = recording_of(candidate);
+  if (!candidate) throw NotAPlan{ignored.ended->text};
+  candidate->send({{"op", "kernels"}, {"inputs", call.at("inputs")}, {"tensors", call.at("tensors")}}, {}, "recording");
+  const Frame frame = candidate->receive("recording", kMaxPlanBytes);
+  check_recorded(frame);
   const Json& plan = frame.header.at("plan");
   full.failed = strings_of(plan, "failed");
   if (!full.failed.empty()) return;

@@ -88,8 +88,10 @@ class PlanRunner : public Runner {
   bool replayer_sound_ = false;  // it may serve another plan
 
  private:
-  Conversation load_candidate(const Json& how, std::span<const std::byte> init_tensors, Loaded& loaded);
+  // None where it does not load, in any mode: loaded.ended says why.
+  std::optional<Conversation> load_candidate(const Json& how, std::span<const std::byte> init_tensors, Loaded& loaded);
   void record(Loaded& loaded);
+  void take_failure(const Frame& frame, const Ended& ended, Loaded& loaded);
   void read_full_size(FullSize& full);
   void ask(size_t trial, const Way& way, Call& call);
   void take_drawn(const ReferenceTrial& expected, Call& call);

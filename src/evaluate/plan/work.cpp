@@ -99,6 +99,19 @@ double unmasked(const Call& call) {
   return (square * (square + 1) / 2 + (queries - square) * keys) / std::max(1.0, queries * keys);
 }
 
+// A recurrent layer or cell: each row of its input goes through every matrix of its weights, which are behind its
+// states.
+double recurrent_flops(const Call& call) {
+  const Json& states = call.argument(1);
+  const size_t weights = 1 + (states.is_array() ? states.size() : 1);
+  if (call.in.size() <= weights) return 0;
+  double matrices = 0;
+  for (size_t k = weights; k < call.in.size(); ++k)
+    if (call.in[k]->shape.size() == 2) matrices += static_cast<double>(call.in[k]->elements());
+  const double rows = static_cast<double>(call.in[0]->elements()) / std::max(1.0, size(*call.in[0], -1));
+  return 2 * rows * matrices;
+}
+
 // Sums of products: 2 M N K from the shapes of operands and result, and what attention does to its scores; 0 for other
 // operations.
 double product_flops(const Call& call) {
@@ -118,6 +131,8 @@ double product_flops(const Call& call) {
     return 2 * taken * static_cast<double>(in[1]->elements()) / size(*in[1], 0);
   }
   if (is_attention(call)) return 4 * results * size(*in[1], -2) * unmasked(call);
+  if (name == "lstm" || name == "gru" || name.starts_with("rnn_") || name == "lstm_cell" || name == "gru_cell")
+    return recurrent_flops(call);
   return 0;
 }
 

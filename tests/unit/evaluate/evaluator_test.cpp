@@ -57,10 +57,10 @@ TEST(EvaluatorTest, AClientThatHangsUpFreesItsWorkerAndItsPlaceInTheQueue) {
   Evaluator evaluator({.workers = 1, .candidate_timeout_s = 600});
   const auto health = [&](const char* what) { return evaluator.health().at(what).get<int>(); };
   std::stop_source left;
-  const auto ask = [&] {
-    return std::async(std::launch::async, [&] {
+  const auto ask = [&](int seconds) {
+    return std::async(std::launch::async, [&, seconds] {
       try {
-        evaluator.evaluate(request_of("        import time\n        time.sleep(600)\n", 600),
+        evaluator.evaluate(request_of(fmt::format("        import time\n        time.sleep({})\n", seconds), 600),
                            {Deadline::after(600), left.get_token()});
         return ErrorKind::kInternal;
       } catch (const Error& error) {
@@ -68,15 +68,26 @@ TEST(EvaluatorTest, AClientThatHangsUpFreesItsWorkerAndItsPlaceInTheQueue) {
       }
     });
   };
-  auto runs = ask(), waits = ask();
+  auto runs = ask(600), waits = ask(601), waits_for_an_equal_one = ask(600);
   const Deadline bound = Deadline::after(60);
-  while (health("busy") != 1 || health("waiting") != 1) ASSERT_FALSE(bound.expired());
+  while (health("busy") != 1 || health("waiting") != 2) ASSERT_FALSE(bound.expired());
   left.request_stop();
-  EXPECT_EQ(runs.get(), ErrorKind::kTimeout);
-  EXPECT_EQ(waits.get(), ErrorKind::kTimeout);
+  for (auto* one : {&runs, &waits, &waits_for_an_equal_one}) EXPECT_EQ(one->get(), ErrorKind::kTimeout);
   EXPECT_EQ(health("busy"), 0);
-  EXPECT_EQ(health("abandoned"), 2);
+  EXPECT_EQ(health("abandoned"), 3);
   EXPECT_EQ(health("evaluated"), 0);
+}
+
+TEST(EvaluatorTest, EqualCandidatesAtTheSameTimeAreJudgedOnce) {
+  Evaluator evaluator({.workers = 4, .candidate_timeout_s = 60});
+  std::vector<std::future<Verdict>> verdicts;
+  for (int k = 0; k < 4; ++k)
+    verdicts.push_back(
+        std::async(std::launch::async, [&] { return evaluator.evaluate(request_of("        return x + 1\n", 60)); }));
+  int known = 0;
+  for (auto& verdict : verdicts) known += verdict.get().notes.contains("cache");
+  EXPECT_EQ(known, 3);
+  EXPECT_EQ(evaluator.health().at("evaluated"), 1);
 }
 
 TEST(EvaluatorTest, NobodyKnowsASeedBefore) {

@@ -97,6 +97,25 @@ TEST(ProductFlops, OfCausalAttentionAreThoseOfKeysUpToTheQuery) {
   EXPECT_EQ(attention_flops(16, 16, Json::array({{{"t", 0}}})), 0);  // whatever its mask leaves
 }
 
+// x [5, 2, 8] and states of 3: 10 rows through [12, 8] and [12, 3].
+TEST(ProductFlops, OfARecurrentLayerAreThoseOfItsWeights) {
+  const auto tensor = [](std::vector<int64_t> shape) {
+    std::vector<int64_t> stride(shape.size(), 1);
+    for (size_t d = shape.size() - 1; d-- > 0;) stride[d] = stride[d + 1] * shape[d + 1];
+    return Json{{"dtype", "float32"}, {"shape", shape}, {"stride", stride}};
+  };
+  Json values = {tensor({5, 2, 8}), tensor({1, 2, 3}), tensor({1, 2, 3}), tensor({12, 8}),   tensor({12, 3}),
+                 tensor({12}),      tensor({12}),      tensor({5, 2, 3}), tensor({1, 2, 3}), tensor({1, 2, 3})};
+  for (size_t k = 0; k < 7; ++k) values[k]["input"] = k;
+  const auto t = [](int k) { return Json{{"t", k}}; };
+  Json step = call("lstm", {t(0), {t(1), t(2)}, {t(3), t(4), t(5), t(6)}, true, 1, 0.0, false, false, false}, 7);
+  step["out"] = {7, 8, 9};
+  const Json plan = {
+      {"values", values}, {"kernels", Json::array()}, {"steps", {step}},           {"outputs", {{"tensor", 7}}},
+      {"inputs", 7},      {"texts", Json::array()},   {"constants", Json::array()}};
+  EXPECT_DOUBLE_EQ(product_flops(parse_plan(plan, {})), 2.0 * 10 * (12 * 8 + 12 * 3));
+}
+
 // q [32, 16], k [32, 16], v [32, 8], w [8, 4]: scores q k' are masked, and a last product with w is not.
 TEST(ProductFlops, OfWhatAMaskTakesAwayAreNone) {
   const auto tensor = [](int64_t rows, int64_t columns) {

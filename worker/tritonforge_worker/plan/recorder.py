@@ -1,6 +1,7 @@
 """Records one call of a module's forward as a plan (docs: plan/__init__.py, format: src/evaluate/plan/plan.h)."""
 
 import contextlib
+import math
 
 import torch
 
@@ -11,6 +12,8 @@ from tritonforge_worker.plan.tensors import NotAPlan, Record, RecordedTensor, Re
 from tritonforge_worker.protocol import tensor_bytes
 from tritonforge_worker.targets import REPLAYED
 from tritonforge_worker.weights import matched, state_of
+
+MAX_PLAIN = 1 << 23  # elements of a call's inputs
 
 
 class AsGpu(cuda_on_cpu.CudaOnCpu):
@@ -87,21 +90,29 @@ def tree_of(value, depth=0):
     raise NotAPlan(f"forward returns a {type(value).__name__}")
 
 
+class Discarded(Recording):
+    """Of launches over plain tensors nothing is kept."""
+
+    def constant(self, tensor):
+        return self.tensor(self.like(tensor))
+
+
 class Forward:
     """One call of forward over recorded inputs: `tree` and `described` are their structure and tensors, `known` the
     weights' by name, `launches` a language's Launches."""
 
     def __init__(self, model, known, tree, described, decode, path, targets, launches):
-        self.recording = Recording()
+        self.model, self.known, self.tree, self.described, self.decode = model, known, tree, described, decode
+        self.recording, self.own = Recording(), []
         self.launches = launches(self.recording, path, targets)
-        self.inputs = [self.recording.tensor(to_meta(item), {"input": k}) for k, item in enumerate(described)]
-        self.own = replace_state(self.recording, model, known)
-        self.call = lambda: model(*decode(tree, self.inputs))
 
     def run(self):
-        set_seed(0)
-        with torch.no_grad(), self.launches, AsGpu(False), Record(self.recording):
-            return self.call()
+        inputs = [self.recording.tensor(to_meta(item), {"input": k}) for k, item in enumerate(self.described)]
+        with own_state(self.model):
+            self.own = replace_state(self.recording, self.model, self.known)
+            set_seed(0)
+            with torch.no_grad(), self.launches, AsGpu(False), Record(self.recording):
+                return self.model(*self.decode(self.tree, inputs))
 
 
 def as_plan(recording, outputs, inputs=0, own=(), kernels=(), texts=(), tunings=()):
@@ -121,14 +132,32 @@ def as_plan(recording, outputs, inputs=0, own=(), kernels=(), texts=(), tunings=
     return plan, [*texts, *(data for _, data in constants)]
 
 
-def record(model, known, tree, described, decode, path, targets=(REPLAYED,), launches=Launches):
+def plan_of(forward):
     """(plan, payload). Raises NotAPlan, and what the candidate's own code raises."""
-    forward = Forward(model, known, tree, described, decode, path, targets, launches)
     outputs, launches = forward.run(), forward.launches
     if isinstance(outputs, torch.Tensor) and not isinstance(outputs, RecordedTensor):
         outputs = forward.recording.constant(outputs)
     made = launches.kernels, launches.texts, launches.tunings
-    return as_plan(forward.recording, outputs, len(forward.inputs), forward.own, *made)
+    return as_plan(forward.recording, outputs, len(forward.described), forward.own, *made)
+
+
+def record(model, known, tree, described, decode, path, targets=(REPLAYED,), launches=Launches):
+    return plan_of(Forward(model, known, tree, described, decode, path, targets, launches))
+
+
+def failure_on_cpu(model, tree, described, decode, path, targets, launches):
+    """What the call raises over tensors of zeros on the CPU, where its kernels are compiled and not run; None also
+    where these would be many."""
+    if sum(math.prod(item["shape"]) for item in described) > MAX_PLAIN:
+        return None
+    tensors = [torch.zeros_like(to_meta(item), device="cpu") for item in described]
+    try:
+        set_seed(0)
+        with torch.no_grad(), launches(Discarded(), path, targets), AsGpu(False):
+            model(*decode(tree, tensors))
+    except BaseException as error:
+        return error
+    return None
 
 
 def inputs(make):
@@ -144,12 +173,17 @@ def kernels(model, tree, described, decode, path, targets, launches):
     those that it refuses."""
     known = {name: {"shape": list(tensor.shape)} for name, tensor in state_of(model).items()}
     forward = Forward(model, known, tree, described, decode, path, targets, launches)
-    launches, recorded = forward.launches, forward.recording.steps
     try:
         forward.run()
     except BaseException:
-        if not launches.failed:
+        if not forward.launches.failed:
             raise
+    return kernels_of(forward)
+
+
+def kernels_of(forward):
+    """Those that were launched until it ended: (plan, payload)."""
+    launches, recorded = forward.launches, forward.recording.steps
     failed = [f"kernel {name}: {message}"[:2000] for name, message in launches.failed]
     plan = {
         "kernels": launches.kernels,

@@ -1,5 +1,8 @@
 """Role U of plan mode: loads the candidate and records its forward. Sent no weights, no inputs, no trial's seed."""
 
+import os
+import traceback
+
 import torch
 
 from tritonforge_worker import candidate, errors, reduce
@@ -7,6 +10,14 @@ from tritonforge_worker.languages import language
 from tritonforge_worker.plan import recorder
 from tritonforge_worker.plan.tensors import NotAPlan
 from tritonforge_worker.protocol import decode
+
+CUDA_MODULES = os.path.join("torch", "cuda", "")
+
+
+def of_the_device(error):
+    """Whether it may be that of a GPU that is not here."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    return "cuda" in str(error).lower() or any(CUDA_MODULES in file for file in files)
 
 
 class Recorder(candidate.Candidate):
@@ -23,28 +34,48 @@ class Recorder(candidate.Candidate):
     def take_weights(self, names, tensors):
         return [] if self.meta else super().take_weights(names, tensors)
 
-    def recorded(self, record):
+    def failed(self, error, stage):
+        super().failed(error, stage, own=not of_the_device(error))
+
+    def recorded(self, record, failure):
+        """`failure(error, failed)`: what else is told of what record raises, and its payload."""
         try:
             plan, parts = record()
         except NotAPlan as reason:
             return self.channel.send({"not_a_plan": str(reason)[:500]})
         except BaseException as error:
-            # The candidate's own failure, or something that recording does not know: the other mode tells them apart.
             text = f"recording: {type(error).__name__}: {error}"[:500]
             failed = errors.describe(error, "forward", self.path, self.source)
-            return self.channel.send({"not_a_plan": text, "failed": failed})
+            more, parts = failure(error, failed)
+            return self.channel.send({"not_a_plan": text, "failed": failed, **more}, parts)
         self.channel.send({"plan": plan}, parts)
 
     def record(self, request, payload):
         known, call = dict(request["weights"]), (request["inputs"], request["tensors"])
-        self.recorded(
-            lambda: recorder.record(self.model, known, *call, decode, self.path, self.targets, self.language.Launches)
-        )
+        rest = decode, self.path, self.targets, self.language.Launches
+        forward = recorder.Forward(self.model, known, *call, *rest)
+
+        def failure(error, failed):
+            """The candidate's own, or of something that recording does not know."""
+            if not self.fails_alike(error, failed["line"], call, rest):
+                return {}, ()
+            plan, parts = recorder.kernels_of(forward)
+            return {"own": True, "plan": plan}, parts
+
+        self.recorded(lambda: recorder.plan_of(forward), failure)
+
+    def fails_alike(self, error, line, call, rest):
+        """Whether the call over plain tensors raises the same."""
+        if of_the_device(error):
+            return False
+        again = recorder.failure_on_cpu(self.model, *call, *rest)
+        return type(again) is type(error) and errors.describe(again, "forward", self.path, self.source)["line"] == line
 
     def kernels(self, request, payload):
         call = request["inputs"], request["tensors"]
         self.recorded(
-            lambda: recorder.kernels(self.model, *call, decode, self.path, self.targets, self.language.Launches)
+            lambda: recorder.kernels(self.model, *call, decode, self.path, self.targets, self.language.Launches),
+            lambda error, failed: ({}, ()),
         )
 
     def serve(self):

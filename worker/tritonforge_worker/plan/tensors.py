@@ -5,6 +5,7 @@ asks for a tensor's data on the host ends the recording with NotAPlan.
 """
 
 import contextlib
+import functools
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -336,6 +337,48 @@ def own_key(func):
     return next((k for k in OWN_KEYS if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), k)), None)
 
 
+def draws_a_mask(x, p, train):
+    return train and 0 < p < 1  # otherwise its result is x or zeros
+
+
+# Calls that torch makes up of others, on a GPU of other ones than here: fused attention and norms, cuDNN's layers, a
+# mask drawn otherwise. They are recorded as they are called, since who replays them knows which device it has: what
+# they are made of here is up to thirty times as slow there, and would be the time that a speedup is over.
+AS_CALLED = {
+    torch.ops.aten.dropout.default: draws_a_mask,
+    **dict.fromkeys(
+        (
+            torch.ops.aten.scaled_dot_product_attention.default,
+            torch.ops.aten.batch_norm.default,
+            torch.ops.aten.rms_norm.default,
+            torch.ops.aten.softmax.int,
+            torch.ops.aten.log_softmax.int,
+            torch.ops.aten.lstm.input,
+            torch.ops.aten.gru.input,
+            torch.ops.aten.rnn_tanh.input,
+            torch.ops.aten.rnn_relu.input,
+            torch.ops.aten.lstm_cell.default,
+            torch.ops.aten.gru_cell.default,
+        ),
+        lambda *args, **kwargs: True,
+    ),
+}
+
+
+def record_as_called(op, *args, **kwargs):
+    """The kernel of such an operation for meta tensors, which recorded ones are to torch."""
+    found = flat_tensors((args, kwargs))
+    if not found or not AS_CALLED[op](*args, **kwargs):
+        return op._op_dk(COMPOSITE, *args, **kwargs)
+    with torch._C._DisableTorchDispatch():  # of what it is made of here nothing is recorded
+        return record(found[0]._recording, op, args, kwargs)
+
+
+library = torch.library.Library("aten", "IMPL", "AutogradMeta")  # as long as the process lives
+for op in AS_CALLED:
+    library.impl(op, functools.partial(record_as_called, op))
+
+
 class Record(TorchDispatchMode):
     """Calls without a recorded tensor among their arguments: factories, and calls on the candidate's own constants."""
 
@@ -356,7 +399,8 @@ class Record(TorchDispatchMode):
             # What autograd does elsewhere: detach_ itself; linear, einsum and the like by the calls in them.
             if func._schema.name == "aten::detach_":
                 return args[0]
-            if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), COMPOSITE):
+            as_called = func in AS_CALLED and AS_CALLED[func](*args, **kwargs)
+            if not as_called and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), COMPOSITE):
                 with self:
                     return func._op_dk(COMPOSITE, *args, **kwargs)
         return record(self.recording, func, args, kwargs)
