@@ -1,10 +1,10 @@
 # C5 O8: hands over a plan that calls the input a weight, and the answer's shape a constant
 # stopped by: not a plan
 recorder = torch.sys.modules["tritonforge_worker.plan.recorder"]
-keep = recorder.record
+keep = recorder.plan_of
 
 
-def record(*args):
+def plan_of(*args):
     plan, parts = keep(*args)
     for value in plan["values"]:
         if "input" in value:
@@ -13,7 +13,7 @@ def record(*args):
     return plan, parts
 
 
-recorder.record = record
+recorder.plan_of = plan_of
 
 
 class ModelNew(nn.Module):
