@@ -126,7 +126,9 @@ def test_what_a_device_has_no_room_for_is_passed_over_as_by_a_tuner(plan):
 
 
 def test_where_it_fits_nowhere_it_is_an_error(plan):
-    verdict = plan.judge(MATMUL.replace("CONFIGS", f"{TOO_LARGE}, {TOO_LARGE.replace('stages=6', 'stages=5')}"), PRODUCT)
+    verdict = plan.judge(
+        MATMUL.replace("CONFIGS", f"{TOO_LARGE}, {TOO_LARGE.replace('stages=6', 'stages=5')}"), PRODUCT
+    )
     assert verdict["error_kind"] == "compile_error" and "shared memory" in verdict["diagnostics"], verdict
 
 
