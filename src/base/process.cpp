@@ -24,6 +24,7 @@
 #include <random>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -253,20 +254,21 @@ void SignalWaiter::block() {
   while (wait(Deadline::after(3600)) == 0) {}
 }
 
-EndsAtSignal::EndsAtSignal(std::string what) : over_(::eventfd(0, EFD_CLOEXEC)) {
+EndsAtSignal::EndsAtSignal(std::string what) {
   const sigset_t set = stopping_signals();
-  const int signals = ::signalfd(-1, &set, SFD_CLOEXEC);
-  if (over_ < 0 || signals < 0) fail(ErrorKind::kMachine, "no descriptor for signals: {}", std::strerror(errno));
-  thread_ = std::thread([over = over_, signals, what = std::move(what)] {
-    pollfd ready[] = {{over, POLLIN, 0}, {signals, POLLIN, 0}};
+  Descriptor over(::eventfd(0, EFD_CLOEXEC)), signals(::signalfd(-1, &set, SFD_CLOEXEC));
+  if (over.get() < 0 || signals.get() < 0)
+    fail(ErrorKind::kMachine, "no descriptor for signals: {}", std::strerror(errno));
+  thread_ = std::thread([over = over.get(), signals = std::move(signals), what = std::move(what)] {
+    pollfd ready[] = {{over, POLLIN, 0}, {signals.get(), POLLIN, 0}};
     while (::poll(ready, 2, -1) < 0 && errno == EINTR) {}
     signalfd_siginfo came{};
-    if (ready[0].revents == 0 && ::read(signals, &came, sizeof came) == sizeof came) {
+    if (ready[0].revents == 0 && ::read(signals.get(), &came, sizeof came) == sizeof came) {
       log::info("{} stops before it was ready", what);
       std::_Exit(128 + static_cast<int>(came.ssi_signo));
     }
-    ::close(signals);
   });
+  over_ = over.release();
 }
 
 EndsAtSignal::~EndsAtSignal() {

@@ -325,6 +325,9 @@ Result<InstalledWeights> Engine::Impl::staged(const Stage& stage, int64_t versio
     return install(stage(core.parts()), version, mode.value_or(update_mode), deadline);
   } catch (const Error& error) {
     return error;
+  } catch (const std::exception& error) {  // libtorch's has a trace behind its first line
+    const std::string said = error.what();
+    return Error(ErrorKind::kInternal, "update_weights: " + said.substr(0, said.find('\n')));
   }
 }
 

@@ -1,5 +1,6 @@
 #include "engine/weight_routes.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -136,20 +137,29 @@ class Groups {
     if (place.rank == 0) fail(ErrorKind::kUsage, "{}: rank 0 is who sends: 'rank_offset' must be 1 or more", where);
     {
       const std::lock_guard lock(mutex_);
-      if (groups_.contains(place.name))
-        fail(ErrorKind::kConflict, "{}: group '{}' is there already: POST /destroy_weights_update_group", where,
-             place.name);
+      if (!groups_.try_emplace(place.name).second)
+        fail(ErrorKind::kConflict,
+             "{}: group '{}' is there already, or being joined: POST /destroy_weights_update_group", where, place.name);
     }
-    std::shared_ptr<BroadcastGroup> joined = weights::join_group(place, device, deadline);
+    std::shared_ptr<BroadcastGroup> joined;
+    try {
+      joined = weights::join_group(place, device, deadline);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      groups_.erase(place.name);
+      throw;
+    }
     const std::lock_guard lock(mutex_);
     groups_[place.name] = std::move(joined);
   }
   std::shared_ptr<BroadcastGroup> find(const std::string& name) const {
     const std::lock_guard lock(mutex_);
     const auto found = groups_.find(name);
-    if (found != groups_.end()) return found->second;
+    if (found != groups_.end() && found->second) return found->second;
     std::vector<std::string> known;
-    for (const auto& [key, group] : groups_) known.push_back(key);
+    for (const auto& [key, group] : groups_) {
+      if (group) known.push_back(key);
+    }
     fail(ErrorKind::kNotFound, "no group '{}'{}: POST /init_weights_update_group makes one", name,
          known.empty() ? "" : nearest_hint(name, known));
   }
@@ -157,7 +167,7 @@ class Groups {
     std::shared_ptr<BroadcastGroup> gone;  // goes outside of the lock
     const std::lock_guard lock(mutex_);
     const auto found = groups_.find(name);
-    if (found == groups_.end()) return false;
+    if (found == groups_.end() || !found->second) return false;
     gone = std::move(found->second);
     groups_.erase(found);
     return true;
@@ -165,7 +175,7 @@ class Groups {
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<BroadcastGroup>> groups_;
+  std::map<std::string, std::shared_ptr<BroadcastGroup>> groups_;  // null: one that is being joined
 };
 
 at::ScalarType dtype_of(std::string name, const std::string& where) {
@@ -197,12 +207,10 @@ std::vector<Announced> announced(const Json& body, const std::string& where) {
 
 // "flattened_bucket": all of them one after another as one tensor.
 weights::NamedTensors receive(BroadcastGroup& group, const std::vector<Announced>& tensors, bool flat,
-                              const std::string& where, Deadline deadline) {
+                              Deadline deadline) {
   weights::NamedTensors received;
   int64_t count = 0;
   for (const auto& [name, dtype, shape] : tensors) {
-    if (flat && dtype != tensors.front().dtype)
-      fail(ErrorKind::kUnsupported, "{}: a flattened_bucket of several dtypes", where);
     received.emplace_back(name, at::empty(flat ? at::IntArrayRef{} : at::IntArrayRef(shape),
                                           at::TensorOptions(dtype).device(group.device())));
     count += c10::multiply_integers(shape);
@@ -232,6 +240,9 @@ Response update_from_distributed(Engine& engine, Groups& groups, const HttpReque
   if (!format.empty() && format != "auto" && format != "flattened_bucket")
     fail(ErrorKind::kUnsupported, "{}: load_format '{}'{}", where, format,
          nearest_hint(format, {"auto", "flattened_bucket"}));
+  const bool flat = format == "flattened_bucket";
+  if (flat && std::ranges::any_of(tensors, [&](const Announced& one) { return one.dtype != tensors.front().dtype; }))
+    fail(ErrorKind::kUnsupported, "{}: a flattened_bucket of several dtypes", where);
   const auto name = optional_field<std::string>(body, "group_name", kUsualGroup, where);
   const std::shared_ptr<BroadcastGroup> group = groups.find(name);
   const Deadline deadline = within(request);
@@ -239,13 +250,14 @@ Response update_from_distributed(Engine& engine, Groups& groups, const HttpReque
     weights::NamedShapes shapes;
     for (const auto& tensor : tensors) shapes.emplace_back(tensor.name, tensor.shape);
     weights::check_part(model, shapes, where);
+    weights::NamedTensors received;
     try {
-      return weights::stage_part(model, receive(*group, tensors, format == "flattened_bucket", where, deadline), where);
-    } catch (const Error& error) {
-      // Who was in the middle of a collective does not know where the others are.
-      if (error.kind() == ErrorKind::kUnavailable) groups.destroy(name);
+      received = receive(*group, tensors, flat, deadline);
+    } catch (...) {
+      groups.destroy(name);  // who was in the middle of a collective does not know where the others are
       throw;
     }
+    return weights::stage_part(model, received, where);
   };
   return reply_of(engine, where, engine.update_weights(stage, version_of(body, where), mode_of(body, where), deadline));
 }

@@ -3,6 +3,8 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/ranges.h>
 
+#include <exception>
+
 #include "base/checksum.h"
 #include "base/rng.h"
 #include "kernels/linear.h"
@@ -238,14 +240,21 @@ void LayerPanels::assign(const LayerWeights& weights, bool back) {
 
 void Model::pack() {
   if (packed_bytes() == 0) return;
+  std::vector<std::exception_ptr> failures(layers_.size());  // where there is no memory; none may leave a thread
   kernels::over_threads(config_.num_layers, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      LayerWeights& layer = layers_[static_cast<size_t>(i)];
-      const auto panels = std::make_shared<LayerPanels>();
-      panels->assign(layer);
-      layer.panels = panels;
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      try {
+        const auto panels = std::make_shared<LayerPanels>();
+        panels->assign(layers_[i]);
+        layers_[i].panels = panels;
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
     }
   });
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
   const auto head = std::make_shared<kernels::Panels>();
   head->assign_transposed(lm_head().const_data_ptr<float>(), config_.hidden_size, config_.hidden_size,
                           config_.vocab_size);

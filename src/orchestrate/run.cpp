@@ -61,21 +61,28 @@ class StatusThread {
       if (!std::exchange(said_, true)) log::warn("{}", error.what());
     }
   }
+  // What may wait for a disk is done without mutex_, for which others wait: those of a signal among them.
   void loop() {
-    std::unique_lock lock(mutex_);
-    size_t shown = 0;
-    while (!stop_) {
+    for (bool stop = false; !stop;) {
       const auto roles = run_.supervisor.status();
-      show_logged();
-      show_steps(shown);
-      view_.update(roles, run_.record.progress(), run_.record.rows());
+      const auto steps = run_.record.take_new_steps();
+      const auto progress = run_.record.progress();
+      const auto rows = run_.record.rows();
+      {
+        std::lock_guard lock(mutex_);
+        show_logged();
+        show(steps);
+        view_.update(roles, progress, rows);
+      }
       write_status(roles);
-      wake_.wait_for(lock, std::chrono::milliseconds(500));
+      std::unique_lock lock(mutex_);
+      if (!stop_) wake_.wait_for(lock, std::chrono::milliseconds(500));
+      stop = stop_;
     }
-    show_steps(shown);
+    show(run_.record.take_new_steps());
   }
-  void show_steps(size_t& shown) {
-    for (const auto& step : run_.record.steps_since(shown)) {
+  void show(const std::vector<Json>& steps) {
+    for (const Json& step : steps) {
       if (is_shown(step, run_.config.sft.steps)) view_.line(format_step(step));
     }
   }

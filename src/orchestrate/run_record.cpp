@@ -265,14 +265,12 @@ void RunRecord::add_step(const std::string& stage, int64_t number, Json step) {
   step["time"] = unix_seconds();
   append_line_durable(folder_ / "steps.jsonl", step.dump());
   last_step_[stage] = number;
-  steps_.push_back(std::move(step));
+  new_steps_.push_back(std::move(step));
 }
 
-std::vector<Json> RunRecord::steps_since(size_t& seen) const {
+std::vector<Json> RunRecord::take_new_steps() {
   std::lock_guard lock(mutex_);
-  std::vector<Json> fresh(steps_.begin() + static_cast<std::ptrdiff_t>(seen), steps_.end());
-  seen = steps_.size();
-  return fresh;
+  return std::exchange(new_steps_, {});
 }
 
 void RunRecord::add_transcripts(const std::vector<Trajectory>& transcripts, int64_t step) {

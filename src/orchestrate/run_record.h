@@ -86,7 +86,7 @@ class RunRecord {
   // Where a trainer that has not trained step `next` yet is to begin: at `next`, or at the one before where its line is
   // missing here, since the run ended between the training and the record. It is answered from the trainer's memory.
   int64_t first_step(const std::string& stage, int64_t next) const;
-  std::vector<Json> steps_since(size_t& seen) const;  // steps added by this process after the first `seen`; advances it
+  std::vector<Json> take_new_steps();  // those added since they were last taken, which are the taker's from here on
   void add_transcripts(const std::vector<Trajectory>& transcripts, int64_t step);  // lines of trajectories.jsonl
   void add_problem(const std::string& id, const std::string& source);              // a line of problems.jsonl, once
   // bench-STAGE.json: what was answered to each problem, and its verdict.
@@ -136,7 +136,7 @@ class RunRecord {
   std::vector<BenchRow> rows_;
   std::vector<std::string> leases_to_commit_;
   std::map<std::string, int64_t> last_step_;
-  std::vector<Json> steps_;
+  std::vector<Json> new_steps_;
   std::set<std::string> problems_;
   Progress progress_;
   std::string state_ = "running", reason_;

@@ -1,9 +1,10 @@
 // data and sft: the pairs are checked again, tokenised with exact masks, and trained on in steps of a token budget.
 #include <algorithm>
 #include <atomic>
-#include <future>
+#include <mutex>
 #include <numeric>
 #include <optional>
+#include <thread>
 
 #include "base/log.h"
 #include "base/rng.h"
@@ -184,27 +185,37 @@ void verify_pairs(RunContext& run) {
   run.record.begin_stage("data");
   order.resize(std::min<size_t>(order.size(), static_cast<size_t>(run.config.data.verify)));
   const EvaluationOptions options = run.config.pair_request();
-  std::atomic<size_t> next{0}, done{0};
-  std::mutex mutex;
-  std::string first_failure;
-  const auto worker = [&] {
-    for (size_t i = next++; i < order.size(); i = next++) {
-      const dataset::Pair& pair = pairs[order[i]];
-      const Verdict verdict = run.evaluator.judge({.id = pair.id, .source = pair.problem}, pair.solution,
-                                                  Rng::derive(static_cast<uint64_t>(run.config.seed), i) >> 1, options);
-      std::lock_guard lock(mutex);
-      if (!verdict.correct && first_failure.empty())
-        first_failure = fmt::format("{}: {} {}", pair.id, name_of(verdict.fault), verdict.diagnostics);
-      run.record.set_progress("data", static_cast<int64_t>(++done), static_cast<int64_t>(order.size()));
+  const auto verify = [&](size_t i) {
+    const dataset::Pair& pair = pairs[order[i]];
+    const Verdict verdict = run.evaluator.judge({.id = pair.id, .source = pair.problem}, pair.solution,
+                                                Rng::derive(static_cast<uint64_t>(run.config.seed), i) >> 1, options);
+    if (!verdict.correct) {
+      fail(ErrorKind::kCorrupt, "data.pairs: {} holds a pair that the evaluator does not accept: {}: {} {}",
+           run.config.data.pairs, pair.id, name_of(verdict.fault), verdict.diagnostics);
     }
   };
-  std::vector<std::future<void>> workers;
-  for (int64_t i = 0; i < run.config.evaluator.workers; ++i) workers.push_back(std::async(std::launch::async, worker));
-  for (auto& each : workers) each.get();
-  if (!first_failure.empty()) {
-    fail(ErrorKind::kCorrupt, "data.pairs: {} holds a pair that the evaluator does not accept: {}",
-         run.config.data.pairs, first_failure);
+  std::atomic<size_t> next{0};
+  std::mutex mutex;  // the next two
+  int64_t done = 0;
+  std::exception_ptr first;
+  const auto worker = [&] {
+    for (size_t i = next++; i < order.size(); i = next++) {
+      try {
+        verify(i);
+        const std::lock_guard lock(mutex);
+        run.record.set_progress("data", ++done, std::ssize(order));
+      } catch (...) {
+        next = order.size();  // nobody takes another one
+        const std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> workers;
+    for (int64_t i = 0; i < run.config.evaluator.workers; ++i) workers.emplace_back(worker);
   }
+  if (first) std::rethrow_exception(first);
 }
 
 void run_sft(RunContext& run) {

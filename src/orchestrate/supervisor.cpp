@@ -75,7 +75,7 @@ namespace {
 // Whether the reply to /health is of the process that was started, and not of another one that has its port.
 bool is_instance(const net::Response& reply, const std::string& instance) {
   const Json body = parse_json_or_discard(reply.body);
-  return !body.is_object() || body.value("instance", instance) == instance;
+  return !body.is_object() || !body.contains("instance") || body["instance"] == instance;
 }
 
 }  // namespace

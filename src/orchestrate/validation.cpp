@@ -1,5 +1,6 @@
 #include "orchestrate/validation.h"
 
+#include "base/filesystem.h"
 #include "base/line_tail.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -10,6 +11,13 @@ namespace {
 
 fs::path file_of(const RunContext& run) { return run.record.folder() / "validation.jsonl"; }
 fs::path model_of(const RunContext& run, const char* name) { return run.record.folder() / "models" / name; }
+
+// On the disk when it returns.
+void copy_durably(const fs::path& from, const fs::path& to) {
+  fs::copy(from, to, fs::copy_options::recursive);
+  for (const auto& entry : fs::recursive_directory_iterator(to)) fsync_path(entry.path());
+  fsync_path(to);
+}
 
 }  // namespace
 
@@ -76,11 +84,18 @@ void Validation::after_step(int64_t step) {
 
 void Validation::finish() {
   if (!best_ || best_->step == run_.config.rl.steps) return;
-  const fs::path rl = model_of(run_, "rl"), last = model_of(run_, "rl-last");
   log::info("models/rl is that of step {}, the best on held-out problems; the last one is models/rl-last", best_->step);
+  put_best_in_place(run_.record.folder() / "models");
+}
+
+void put_best_in_place(const fs::path& models) {
+  const fs::path fresh = models / "rl.tmp", last = models / "rl-last";
+  fs::remove_all(fresh);  // of a start that was killed
+  copy_durably(models / "best", fresh);
+  put_in_place(fresh, models / "rl");
   fs::remove_all(last);
-  fs::rename(rl, last);
-  fs::copy(model_of(run_, "best"), rl, fs::copy_options::recursive);
+  fs::rename(fresh, last);
+  fsync_path(models);
 }
 
 }  // namespace tritonforge::orchestrate

@@ -37,4 +37,8 @@ class Validation {
   std::optional<ValidationScore> best_;
 };
 
+// models/rl becomes what models/best is, and models/rl-last what models/rl was. Whenever this is stopped, models/rl is
+// whole: the one or the other.
+void put_best_in_place(const fs::path& models);
+
 }  // namespace tritonforge::orchestrate

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <future>
 
 #include "base/log.h"
 #include "net/retry.h"
@@ -26,6 +27,26 @@ void check_answer(const std::string& url, const Result<net::Response>& response)
   if (response->status / 100 == 2) return;
   fail(may_pass(response->status) ? ErrorKind::kUnavailable : ErrorKind::kUsage, "{} answered {}: {}", url,
        response->status, net::said_by(*response));
+}
+
+// Hangs up where it is stopped: what the buffer gives then is another's once it hears of the end.
+Result<net::Response> exchange(net::AsyncClient& client, net::AsyncRequest request, const std::stop_token& stop) {
+  net::Response response;
+  const auto ended = std::make_shared<std::promise<std::optional<Error>>>();
+  net::AsyncCallbacks callbacks;
+  callbacks.on_head = [&](int status, net::Headers headers) {
+    response.status = status;
+    response.headers = std::move(headers);
+  };
+  callbacks.on_body = [&](std::string_view bytes) {
+    response.body += bytes;
+    return true;
+  };
+  callbacks.on_done = [ended](std::optional<Error> error, bool) { ended->set_value(std::move(error)); };
+  const auto call = client.send(std::move(request), std::move(callbacks));
+  const std::stop_callback hang_up(stop, [&] { call->cancel(); });
+  if (auto error = ended->get_future().get()) return *std::move(error);
+  return response;
 }
 
 }  // namespace
@@ -89,8 +110,11 @@ std::vector<WorkItem> GeneratorProcess::ask(bool leaving) {
   request.activity = state().activity;
   request.timeout_s = request.count > 0 ? kPoll : 0;
   const std::string url = options_.buffer + "/v2/work";
-  const net::ClientOptions how{.timeout_s = leaving ? 5 : kPoll + 50, .api_key = options_.peers.api_key, .headers = {}};
-  const auto response = client_.request("POST", url, to_json(request).dump(), "application/json", &how);
+  net::AsyncRequest post{.method = "POST", .url = url, .headers = {{"content-type", "application/json"}}};
+  if (!options_.peers.api_key.empty()) post.headers["authorization"] = "Bearer " + options_.peers.api_key;
+  post.body = std::make_shared<const std::string>(to_json(request).dump());
+  post.timeout_s = leaving ? 5 : kPoll + 50;
+  const auto response = exchange(asking_client_, std::move(post), leaving ? std::stop_token() : stop_.get_token());
   check_answer(url, response);
   const Json body = parse_json(response->body, url);
   std::vector<WorkItem> items;
@@ -106,6 +130,7 @@ void GeneratorProcess::ask_for_work(std::stop_token stop) {
       say("");
       tries = 0;
     } catch (const Error& error) {
+      if (stop.stop_requested()) return;
       say(error.what());
       net::pause(kAgain.pause_s(tries++), stop);
       continue;

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/url.h"
+#include "net/async_client.h"
 #include "net/http.h"
 #include "rollout/codec.h"
 #include "rollout/generator.h"
@@ -67,6 +68,7 @@ class GeneratorProcess : private TurnKeeper {
   std::unique_ptr<ChatCodec> codec_;
   Peers peers_;
   net::HttpClient client_;
+  net::AsyncClient asking_client_;  // a request for work that waits can be ended
   Gate evaluations_;
   Activity activity_;
   Generator generator_;

@@ -95,9 +95,9 @@ void OptimizerFiles::verify(Part& part, const at::Tensor& values) {
   if (std::exchange(part.verified, true)) return;
   const std::string known = sum_name(part.file->path(), part.name);
   const std::string sum = model::checksums_of({{part.name, values}}).at(part.name);
-  if (!written_.contains(known) || written_[known] == sum) return;
+  if (written_.contains(known) && written_[known] == sum) return;
   fail(ErrorKind::kCorrupt, "{}: tensor '{}' has the checksum {}, {} was written: the file is damaged",
-       part.file->path().string(), part.name, sum, written_[known].dump());
+       part.file->path().string(), part.name, sum, written_.contains(known) ? written_[known].dump() : "none");
 }
 
 void OptimizerFiles::read(const StatePiece& to) {

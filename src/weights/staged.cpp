@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/device.h"
@@ -34,8 +35,10 @@ void compare(const std::string& where, const std::string& name, const std::strin
 // The model's tensors that are still to come.
 class Wanted {
  public:
-  explicit Wanted(const model::Parts& model) : tied_(model.first().config().tie_embeddings) {
+  explicit Wanted(const model::Parts& model) {
+    const bool tied = model.first().config().tie_embeddings;
     for (model::ShardedTensor& tensor : model.tensors()) {
+      if (tied && tensor.name == model::kTable) tied_head_ = tensor.sizes();
       known_.push_back(tensor.name);
       left_.emplace(tensor.name, std::move(tensor));
     }
@@ -43,22 +46,24 @@ class Wanted {
   // None for a tied head, which is the embedding.
   std::optional<model::ShardedTensor> take(const std::string& where, const std::string& name, at::IntArrayRef sizes) {
     const auto target = left_.find(name);
-    if (target == left_.end()) {
-      if (name == "lm_head.weight" && tied_) return {};
+    const bool head = name == "lm_head.weight" && tied_head_;
+    if (target == left_.end() && !head) {
       fail(ErrorKind::kCorrupt, "{}: tensor '{}' is not one of this model's, or there twice{}", where, name,
            nearest_hint(name, known_));
     }
-    if (sizes != at::IntArrayRef(target->second.sizes())) {
+    const std::vector<int64_t> expected = head ? *std::exchange(tied_head_, {}) : target->second.sizes();
+    if (sizes != at::IntArrayRef(expected)) {
       fail(ErrorKind::kCorrupt, "{}: tensor '{}' has shape [{}], expected [{}]", where, name, fmt::join(sizes, ", "),
-           fmt::join(target->second.sizes(), ", "));
+           fmt::join(expected, ", "));
     }
+    if (head) return {};
     return std::move(left_.extract(target).mapped());
   }
   const std::vector<std::string>& known() const { return known_; }
   const std::map<std::string, model::ShardedTensor>& left() const { return left_; }
 
  private:
-  const bool tied_;
+  std::optional<std::vector<int64_t>> tied_head_;  // the sizes of one that may still come
   std::vector<std::string> known_;
   std::map<std::string, model::ShardedTensor> left_;
 };

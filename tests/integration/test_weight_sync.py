@@ -175,6 +175,20 @@ def test_what_a_group_cannot_take_is_refused_before_it_waits(models):
         assert engine.get("/get_weight_version")["weight_version"] == "0"
 
 
+def test_a_group_is_joined_once(models):
+    (folder, model), _ = models
+    with engine_process(folder) as engine:
+        port = free_port()
+        place = {"master_address": "127.0.0.1", "master_port": port, "world_size": 2, "rank_offset": 1}
+        body = place | {"group_name": "twice", "backend": "gloo"}
+        joining = [asking(engine, "/init_weights_update_group", body) for _ in range(2)]
+        group = init_custom_process_group("127.0.0.1", port, 2, 0, "twice")
+        assert sorted(joined()[0] for joined in joining) == [200, 409]
+        part = buckets(model, 1)[0]
+        assert [status for status, _ in send([engine], group, part, group_name="twice")] == [200]
+        torch.distributed.destroy_process_group(group)
+
+
 TRAINER_THAT_DIES = """
 import os, sys
 sys.path.insert(0, sys.argv[1])

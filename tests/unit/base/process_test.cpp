@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <set>
 
+#include "base/descriptor.h"
 #include "base/device_lock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -310,6 +311,18 @@ TEST(Process, ASignalEndsAServerThatStartsAtOnceAndOneThatServesWhenItIsWaitedFo
     std::_Exit(signals.wait(Deadline::after(kLong)));
   };
   EXPECT_EXIT(serving(), testing::ExitedWithCode(SIGTERM), "^$");
+}
+
+TEST(Process, ASignalsDescriptorThatIsNotToBeHadLeavesNoOther) {
+  const auto next = [] { return Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)).get(); };
+  const int first = next();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit one{static_cast<rlim_t>(first) + 1, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &one), 0);
+  EXPECT_THROW(EndsAtSignal("engine"), Error);
+  EXPECT_EQ(next(), first);
+  ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
 }  // namespace

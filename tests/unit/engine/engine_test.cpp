@@ -409,6 +409,20 @@ TEST_F(WeightUpdate, MemoryThatCannotBeMappedIsRefusedAndTheFileIsTaken) {
   EXPECT_EQ(installed->checksums, checksums);
 }
 
+TEST_F(WeightUpdate, WhatALibraryThrowsIsAnAnswerInOneLine) {
+  const auto failed = engine.update_weights(
+      [](const model::Parts&) {
+        at::empty({int64_t{1} << 50});
+        return weights::StagedWeights();
+      },
+      4);
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().kind(), ErrorKind::kInternal);
+  const std::string said = failed.error().what();
+  EXPECT_NE(said.find("allocate memory"), std::string::npos) << said;
+  EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+}
+
 TEST_F(WeightUpdate, AnythingWrongLeavesTheOldWeights) {
   const auto before = client.wait(client.send(client.request(prompt_of(20, 1), 3))).samples[0].output_ids;
   const auto other = tiny_model(2);

@@ -1,9 +1,14 @@
 #include "model/model.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <new>
 
+#include "kernels/parallel.h"
 #include "unit/model/small_models.h"
 
 namespace tritonforge::model {
@@ -241,6 +246,32 @@ TEST(ModelArena, LayoutIsOfNamesShapesAndDtype) {
   wider.intermediate_size += 8;
   EXPECT_NE(small_model(wider).layout(), layout);
   EXPECT_NE(small_model(small_config(Family::kQwen2)).layout(), layout);
+}
+
+// In a child, for the limit is the process's: what has to be mapped for the panels is refused.
+TEST(Pack, OfNoMemoryIsAnError) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "its allocator ends the process";
+#endif
+  ModelConfig config = small_config(Family::kQwen3);
+  config.hidden_size = 2048;  // gate and up are more than an allocator has at hand
+  config.intermediate_size = 4096;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    kernels::ThreadPool threads(2);
+    Model model(config, at::kFloat, at::kCPU);
+    const rlimit none{1 << 20, 1 << 20};
+    if (::setrlimit(RLIMIT_AS, &none) != 0) ::_exit(9);
+    try {
+      model.pack();
+    } catch (const std::bad_alloc&) {
+      ::_exit(0);
+    }
+    ::_exit(8);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 }  // namespace

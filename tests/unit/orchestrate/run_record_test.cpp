@@ -180,6 +180,19 @@ TEST(RunRecord, ResumeKeepsWhatWasFinishedAndWritesNoStepTwice) {
   EXPECT_EQ(result.at("stages").at(0).at("ci95").size(), 2u);
 }
 
+TEST(RunRecord, NewStepsAreTakenOnce) {
+  TemporaryFolder folder("record");
+  RunRecord record(folder.path(), /*resume=*/false);
+  record.add_sft_step(trained(1));
+  record.add_sft_step(trained(2));
+  EXPECT_EQ(record.take_new_steps().size(), 2u);
+  EXPECT_EQ(record.take_new_steps().size(), 0u);
+  record.add_sft_step(trained(3));
+  const auto steps = record.take_new_steps();
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0].at("step"), 3);
+}
+
 TEST(RunRecord, WhatIsMissingOrDamagedEndsAResumeInOneLine) {
   TemporaryFolder folder("record");
   {

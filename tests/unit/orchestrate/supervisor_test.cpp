@@ -147,6 +147,19 @@ TEST(Supervisor, WhatIsNoStateIsNone) {
   supervisor.stop_all();
 }
 
+TEST(Supervisor, WhatIsNoInstanceIsOfAnotherProcess) {
+  TemporaryFolder logs("supervisor");
+  Supervisor supervisor(logs.path());
+  RoleSpec spec = server_role("trainer");
+  std::string& server = spec.argv[2];
+  server.insert(server.find("    def do_GET"), "    instances = ['7', '[1]']\n");
+  server.insert(server.find("'{\"status"),
+                "'{\"instance\": %s}' % self.instances.pop().encode() if self.instances else b");
+  supervisor.start(one(std::move(spec)));  // once nobody else answers at its port
+  EXPECT_EQ(supervisor.status().at(0).state, RoleState::kGreen);
+  supervisor.stop_all();
+}
+
 void wait_for_restart(Supervisor& supervisor, const std::string& name) {
   const Deadline deadline = Deadline::after(60);
   while (supervisor.restarts(name) == 0 && !deadline.expired()) std::this_thread::yield();

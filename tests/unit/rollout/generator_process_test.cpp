@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <future>
 #include <semaphore>
 
 #include "mock_peers.h"
@@ -74,6 +75,23 @@ TEST(GeneratorProcessTest, AsksOnceForManyPlaces) {
   answers.release();
   EXPECT_THAT(buffer.wait_asked(2), ElementsAre(128, 2));
   answers.release(1000);
+}
+
+TEST(GeneratorProcessTest, AStopWaitsForNoAnswerOfTheBuffer) {
+  std::promise<net::ResponderPtr> asked;
+  std::promise<void> left;
+  net::HttpServer buffer{net::ServerOptions{}};
+  buffer.route_async("POST", "/v2/work", [&](const net::Request& r, net::ResponderPtr reply) {
+    if (!work_request_from_json(r.json()).leaving) return asked.set_value(std::move(reply));
+    reply->send(net::Response::json({{"work", Json::array()}, {"heard_within_s", 60}}));
+    left.set_value();
+  });
+  buffer.start();
+  GeneratorProcess process({.buffer = buffer.url(), .name = "a"}, std::make_unique<ByteCodec>());
+  const net::ResponderPtr unanswered = asked.get_future().get();
+  EXPECT_TRUE(process.stop(0));
+  EXPECT_EQ(process.state().buffer_error, "");  // or it was waited for until that was an error
+  EXPECT_EQ(left.get_future().wait_for(std::chrono::seconds(0)), std::future_status::ready);
 }
 
 }  // namespace

@@ -156,6 +156,22 @@ TEST(Checkpoint, ADamagedTensorIsNamed) {
   EXPECT_EQ(resume_trainer(source.config(), path)->state().step, 1);
 }
 
+TEST(Checkpoint, ATensorWithoutAChecksumIsNotTrusted) {
+  const Source source;
+  CheckpointStore store(source.config().checkpoint, 2);
+  auto trainer = make_trainer(source.config());
+  run_steps(*trainer, 1);
+  const fs::path path = store.save(*trainer, {});
+  const Json sums = parse_json(read_file(path / kChecksumsFile), kChecksumsFile);
+  for (const auto& [name, sum] : sums.items()) {
+    Json others = sums;
+    others.erase(name);
+    write_file_atomic(path / kChecksumsFile, others.dump());
+    EXPECT_THAT(error_of([&] { resume_trainer(source.config(), path); }),
+                testing::AllOf(HasSubstr("'" + name + "'"), HasSubstr("none was written: the file is damaged")));
+  }
+}
+
 TEST(Checkpoint, OldOnesAreRemovedAndUnfinishedOnesToo) {
   const Source source;
   const fs::path folder = source.config().checkpoint;

@@ -122,5 +122,24 @@ TEST_F(Transports, APartOfTheWeightsIsStagedUnderItsNames) {
   EXPECT_THROW(stage_part(*model, part, "a test"), Error);
 }
 
+// Memory of the size that is announced is made for it.
+TEST(TiedHead, HasTheEmbeddingsShapeAndComesOnce) {
+  model::ModelConfig config = engine::tiny_config();
+  config.tie_embeddings = true;
+  const model::Model model(config, at::kFloat, at::kCPU);
+  const auto error_of = [&](const NamedShapes& shapes) -> std::string {
+    try {
+      check_part(model, shapes, "a test");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error_of({{"lm_head.weight", {200, 32}}}), "no error");
+  EXPECT_EQ(error_of({{"lm_head.weight", {int64_t{1} << 40, 32}}}),
+            "a test: tensor 'lm_head.weight' has shape [1099511627776, 32], expected [200, 32]");
+  EXPECT_THAT(error_of({{"lm_head.weight", {200, 32}}, {"lm_head.weight", {200, 32}}}), HasSubstr("there twice"));
+}
+
 }  // namespace
 }  // namespace tritonforge::weights
