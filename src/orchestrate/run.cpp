@@ -168,8 +168,8 @@ void run_stages(RunContext& run, StatusThread& status) {
     else measured = measure(run, stage.substr(std::string_view("bench-").size()));
     run.record.finish_stage(stage, seconds_since(start), measured.rows, measured.leases);
     commit_leases(run);
-    if (!measured.rows.empty()) status.table(measured.rows);
     const auto next = std::span(left).subspan(static_cast<size_t>(&stage - left.data()) + 1);
+    if (!measured.rows.empty() && !next.empty()) status.table(measured.rows);  // behind the last comes the result
     status.line(fmt::format("{} done in {}{}{}", stage, format_duration(seconds_since(start)),
                             next.empty() ? "" : "; next: ", fmt::join(next, ", ")));
   }

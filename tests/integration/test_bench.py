@@ -213,6 +213,7 @@ def test_a_chat_server_is_measured_and_everybody_can_read_the_results(tmp_path, 
     bench = Bench(tmp_path, server, "--samples", "2")
     said = bench.finish(bench.start())
     assert "0/8  0 correct, 0 turns" in said, said  # live progress, by samples
+    assert said.count("95 % interval") == 1, said
     progress = json.loads((bench.output / "status.json").read_text())["progress"]
     turns = sum(server.times_asked().values())
     assert progress == {"done": 8, "total": 8, "note": f"8 correct, {turns} turns"}
