@@ -283,7 +283,7 @@ def test_an_engine_behind_a_key_is_sent_that_of_the_environment(tmp_path):
                 env=os.environ | {"TRITONFORGE_PEER_API_KEY": key},
             )  # fmt: skip
             assert done.returncode == code, done.stderr
-            assert ("401: this server needs its API key" in done.stderr) == (code == 1)
+            assert (f"{url} answered 401: this server needs its API key" in done.stderr) == (code == 1), done.stderr
     finally:
         engine.kill()
         engine.communicate()
