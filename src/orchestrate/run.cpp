@@ -226,10 +226,10 @@ class Interruption {
       return;
     }
     number_ = number;
-    status_.line(
-        fmt::format("stopping: the turns under way end, then the trainer saves ({:.0f} s at most); once more "
-                    "to end at once",
-                    supervisor_.longest_grace_s()));
+    const auto is_trainer = [](const RoleStatus& role) { return role.name == "trainer"; };
+    status_.line(fmt::format("stopping: the turns under way end{} ({:.0f} s at most); once more to end at once",
+                             std::ranges::any_of(supervisor_.status(), is_trainer) ? ", then the trainer saves" : "",
+                             supervisor_.longest_grace_s()));
     stopper_ = std::thread([this] {
       supervisor_.stop_all();
       done_ = true;
