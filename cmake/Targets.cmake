@@ -60,7 +60,7 @@ endfunction()
 # One precompiled header `pch`, built once, given to `target`.
 function(tf_precompiled target pch library)
   if(NOT TARGET ${pch})
-    file(WRITE ${CMAKE_BINARY_DIR}/${pch}.cpp "")
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${pch}.cpp CONTENT "")  # not again where it is the same
     add_library(${pch} OBJECT ${CMAKE_BINARY_DIR}/${pch}.cpp)
     target_link_libraries(${pch} PRIVATE fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json ${library})
     target_compile_definitions(${pch} PRIVATE SPDLOG_FMT_EXTERNAL)

@@ -112,7 +112,7 @@ async function flagsView(query) {
                     `over the steps: ${flag.counts.join(', ')}`)));
       });
   return [
-    section('Outcomes over the steps', chartFrame('outcomes', picture), legend),
+    section('Outcomes over the steps', picture, legend),
     section(
         'Flags and cheats',
         rows.length ?

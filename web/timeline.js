@@ -44,7 +44,8 @@ function barsOf(curve, parts) {
 }
 
 function stackedBars(bars, parts, label, format) {
-  const [width, height, left, bottom] = [ 900, 240, 52, 24 ];
+  // On a phone it is drawn for its width: a wide picture made small could not be read.
+  const [width, height, left, bottom] = [ innerWidth > 760 ? 900 : 400, 240, 52, 24 ];
   const most = Math.max(...bars.map((bar) => sum(bar.parts)), 1e-9);
   const y = (value) => (height - bottom - 8) * (value / (most * 1.05));
   const each = (width - left - 8) / bars.length;
@@ -88,12 +89,8 @@ function stackedBars(bars, parts, label, format) {
         svg('text', {x : left + (i + 0.5) * each, y : height - 7, 'text-anchor' : 'middle', class : 'tick'},
             bars[i].step));
   }
-  return picture;
+  return element('div', {class : 'chart'}, picture);
 }
-
-const chartFrame = (label, picture) => element(
-    'div', {class : 'chart'},
-    element('div', {class : 'chart-scroll', tabindex : 0, role : 'region', 'aria-label' : label}, picture));
 
 function waiting(curve) {
   const total = (name) => curve.sums[name] || 0;
@@ -136,9 +133,7 @@ function timelineView(curves) {
                     element('td', {class : 'number'}, percent(row.seconds / all))));
     return section(
         `${stage === 'sft' ? 'SFT' : stage.toUpperCase()}: seconds of a step, by part`, waiting(curve),
-        chartFrame(
-            `seconds of each ${stage} step by part`,
-            stackedBars(bars, parts, `seconds of each ${stage} step by part`, (v) => `${short(v)} s`)),
+        stackedBars(bars, parts, `seconds of each ${stage} step by part`, (v) => `${short(v)} s`),
         bars.some((bar) => bar.count > 1) ?
             note(`a bar is the mean of ${Math.ceil(curve.step.length / BARS)} steps; point at one for its parts`) :
             note('point at a bar for its parts'),

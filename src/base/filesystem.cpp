@@ -15,6 +15,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/nearest.h"
 
 namespace tritonforge {
 namespace {
@@ -50,7 +51,10 @@ off_t end_of_lines(int fd, const fs::path& path) {
 std::string read_file(const fs::path& path) {
   if (fs::is_directory(path)) fail(ErrorKind::kUsage, "{} is a folder; a file is needed", path.string());
   std::ifstream in(path, std::ios::binary);
-  if (!in) fail(ErrorKind::kNotFound, "cannot read {}: {}", path.string(), std::strerror(errno));
+  if (!in) {
+    const std::string reason = std::strerror(errno);
+    fail(ErrorKind::kNotFound, "cannot read {}: {}{}", path.string(), reason, nearest_path_hint(path));
+  }
   std::ostringstream text;
   text << in.rdbuf();
   if (in.bad()) fail(ErrorKind::kCorrupt, "cannot read {}: {}", path.string(), std::strerror(errno));

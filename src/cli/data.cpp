@@ -185,6 +185,7 @@ void write_text(const TextFlags& flags) {
 void add_data_command(CLI::App& app) {
   auto* data = app.add_subcommand("data", "makes training data and shows what a data set holds");
   data->require_subcommand(1);
+  data->footer("example: tritonforge data stats problems/quickstart/pairs.jsonl");
 
   add_data_build_command(*data);
   add_data_show_command(*data);

@@ -76,9 +76,19 @@ void print(const engine::Output& output, const engine::GenerateRequest& request,
   std::fflush(stdout);
 }
 
+[[noreturn]] void fail_without_prompt() {
+  fail(ErrorKind::kUsage, "generate: no prompt: give --prompt TEXT, or JSON lines on stdin");
+}
+
 // Prompts go to the engine as they are read; answers are printed in the order of the prompts.
 void generate(const GenerateOptions& options) {
   options.sampling.validate(int64_t{1} << 60);
+  // What there is to say of the prompts is said before the model is read, which may take minutes.
+  if (options.prompts.empty()) {
+    if (::isatty(STDIN_FILENO) != 0)
+      fmt::print(stderr, "one prompt a line, as JSON ({{\"text\": ...}}); Ctrl-D ends. Or: --prompt TEXT\n");
+    else if (std::cin.peek() == EOF) fail_without_prompt();
+  }
   engine::Engine engine(options.engine);
   const tokenizer::Tokenizer& tokenizer = *engine.tokenizer();
   engine::GenerateRequest printed;
@@ -125,15 +135,13 @@ void generate(const GenerateOptions& options) {
       submit(request_from(line.dump(), "--prompt", options, tokenizer));
     }
   } else {
-    if (::isatty(STDIN_FILENO) != 0)
-      fmt::print(stderr, "one prompt a line, as JSON ({{\"text\": ...}}); Ctrl-D ends. Or: --prompt TEXT\n");
     size_t number = 0;
     for (std::string line; std::getline(std::cin, line);) {
       ++number;
       if (line.find_first_not_of(" \t\r") != std::string::npos)
         submit(request_from(line, fmt::format("line {}", number), options, tokenizer));
     }
-    if (submitted == 0) fail(ErrorKind::kUsage, "generate: no prompt: give --prompt TEXT, or JSON lines on stdin");
+    if (submitted == 0) fail_without_prompt();
   }
   show(0);
   if (failed) fail(ErrorKind::kUnavailable, "generate: some prompts were not finished");

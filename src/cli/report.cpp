@@ -95,8 +95,8 @@ void add_report_command(CLI::App& app) {
       ->required();
   add_flags(*command, *given);
   command->footer(
-      "examples: tritonforge report runs/quickstart --output report.html\n"
-      "          tritonforge report runs/quickstart/bench-rl --output bench.html");
+      "examples: tritonforge report runs/quickstart-seed1 --output report.html\n"
+      "          tritonforge report runs/quickstart-seed1/bench-rl --output bench.html");
   command->callback([given] {
     const std::string page = report_of(given->folder, given->trajectories);
     const fs::path output = given->output.empty() ? given->folder / "report.html" : given->output;

@@ -42,7 +42,7 @@ void add_serve_dashboard_command(CLI::App& serve) {
   auto flags = std::make_shared<DashboardFlags>();
   add_flags(*command, *flags);
   command->footer(
-      "examples: tritonforge serve dashboard --run runs/quickstart --port 8080\n"
+      "examples: tritonforge serve dashboard --run runs/quickstart-seed1 --port 8080\n"
       "          tritonforge serve dashboard --runs runs");
   command->callback([flags] { serve_dashboard(*flags); });
 }

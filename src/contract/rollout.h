@@ -71,8 +71,8 @@ struct EvaluationOptions {
     v("targets", targets, commas(), "what every kernel must compile for, or it is not correct (live mode: the GPU)");
     v("num_correct_trials", num_correct_trials, in(1, 64), spelled("trials"), "correctness trials");
     v("num_perf_trials", num_perf_trials, at_least(0), spelled("perf-trials"),
-      "timed calls of the candidate and of each baseline, at most (a GPU)");
-    v("measure_performance", measure_performance, by_run(), "times what is correct (live mode)");
+      "timed calls, at most (modes plan and live)");
+    v("measure_performance", measure_performance, by_run(), "times what is correct (modes plan and live)");
     v("fresh_seeds", fresh_seeds, "inputs that no candidate can know; false: verdicts follow from the run's seed");
     v("timeout_s", timeout_s, above(0), at_most(3600),
       "seconds for each part of an evaluation (reference, candidate, timing); waiting for a worker costs none");

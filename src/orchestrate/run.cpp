@@ -175,8 +175,8 @@ void run_stages(RunContext& run, StatusThread& status) {
     else measured = measure(run, stage.substr(std::string_view("bench-").size()));
     run.record.finish_stage(stage, seconds_since(start), measured.rows, measured.leases);
     commit_leases(run);
-    if (!measured.rows.empty()) status.table(measured.rows);
     const auto next = std::span(left).subspan(static_cast<size_t>(&stage - left.data()) + 1);
+    if (!measured.rows.empty() && !next.empty()) status.table(measured.rows);  // behind the last comes the result
     status.line(fmt::format("{} done in {}{}{}", stage, format_duration(seconds_since(start)),
                             next.empty() ? "" : "; next: ", fmt::join(next, ", ")));
   }
@@ -233,10 +233,10 @@ class Interruption {
       return;
     }
     number_ = number;
-    status_.line(
-        fmt::format("stopping: the turns under way end, then the trainer saves ({:.0f} s at most); once more "
-                    "to end at once",
-                    supervisor_.longest_grace_s()));
+    const auto is_trainer = [](const RoleStatus& role) { return role.name == "trainer"; };
+    status_.line(fmt::format("stopping: the turns under way end{} ({:.0f} s at most); once more to end at once",
+                             std::ranges::any_of(supervisor_.status(), is_trainer) ? ", then the trainer saves" : "",
+                             supervisor_.longest_grace_s()));
     stopper_ = std::thread([this] {
       supervisor_.stop_all();
       done_ = true;

@@ -321,8 +321,10 @@ void Supervisor::kill_all() {
   std::lock_guard lock(mutex_);
   killing_ = true;
   for (const auto& role : roles_) {
+    role->stopping = true;  // nobody starts it again
     if (role->process) role->process->signal(SIGKILL);
   }
+  changed_.notify_all();
 }
 
 double Supervisor::longest_grace_s() const {

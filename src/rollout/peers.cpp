@@ -117,7 +117,10 @@ Result<Json> Peers::call(const std::string& what, const std::string& request_id,
         return Error(error.kind(), fmt::format("{}: {}", error.what(), net::said_by(*response)));
       }
     }
-    const std::string reason = fmt::format("{} answered {}: {}", url, status, net::said_by(*response));
+    // Behind a router it was the engine that answered.
+    const auto worker = response->headers.find("x-worker");
+    const std::string& who = worker == response->headers.end() ? url : worker->second;
+    const std::string reason = fmt::format("{} answered {}: {}", who, status, net::said_by(*response));
     barred = status == 503 && response->headers.contains(net::kMinWeightVersion);
     internal_errors += status == 500 ? 1 : 0;
     if (!may_pass(status) || internal_errors >= kMaxInternalErrors)

@@ -213,6 +213,7 @@ def test_a_chat_server_is_measured_and_everybody_can_read_the_results(tmp_path, 
     bench = Bench(tmp_path, server, "--samples", "2")
     said = bench.finish(bench.start())
     assert "0/8  0 correct, 0 turns" in said, said  # live progress, by samples
+    assert said.count("95 % interval") == 1, said
     progress = json.loads((bench.output / "status.json").read_text())["progress"]
     turns = sum(server.times_asked().values())
     assert progress == {"done": 8, "total": 8, "note": f"8 correct, {turns} turns"}
@@ -266,6 +267,20 @@ def test_a_chat_server_that_refuses_is_nobody_elses_fault(tmp_path, server):
     assert "every trajectory failed, none through the model" in said and "field 'choices' must be a list" in said
 
 
+def test_a_bench_that_is_stopped_speaks_of_no_trainer(tmp_path, server):
+    write_problems(tmp_path / "problems.parquet")
+    stopped = threading.Event()
+    server.reply = lambda body: stopped.wait(60) and {}
+    process = Bench(tmp_path, server, "--samples", "1").start()
+    assert any(line.startswith("bench base") for line in process.stdout)
+    process.send_signal(signal.SIGINT)
+    line = next(line for line in process.stdout if line.startswith("stopping: "))
+    stopped.set()
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert line.startswith("stopping: the turns under way end ("), line
+
+
 def test_an_engine_behind_a_key_is_sent_that_of_the_environment(tmp_path):
     write_problems(tmp_path / "problems.parquet")
     engine = subprocess.Popen(
@@ -282,7 +297,7 @@ def test_an_engine_behind_a_key_is_sent_that_of_the_environment(tmp_path):
                 env=os.environ | {"TRITONFORGE_PEER_API_KEY": key},
             )  # fmt: skip
             assert done.returncode == code, done.stderr
-            assert ("401: this server needs its API key" in done.stderr) == (code == 1)
+            assert (f"{url} answered 401: this server needs its API key" in done.stderr) == (code == 1), done.stderr
     finally:
         engine.kill()
         engine.communicate()

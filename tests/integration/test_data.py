@@ -161,6 +161,20 @@ def test_layers_and_what_follows_them_agree(tmp_path):
     assert 0 < old_super < 3 * len(layers)
 
 
+def test_columns_are_rolled_by_more_than_there_are(tmp_path):
+    file, shifts = tmp_path / "pairs.jsonl", set()
+    data("generate", "--output", file, "--count", 12, "--style", "wide", "--seed", 14, "--unverified",
+         "--families", "roll_columns")  # fmt: skip
+    for line in file.read_text().splitlines():
+        pair = json.loads(line)
+        shifts.update(map(int, re.findall(r"torch\.roll\(x, (\d+), -1\)", pair["problem"])))
+        problem = load(shrunken(pair["problem"], 5), tmp_path / "problem.py")
+        solution = load(pair["solution"], tmp_path / "solution.py")
+        expected, got = run(problem, problem.Model, 4), run(problem, solution.ModelNew, 4)
+        assert torch.allclose(got, expected, rtol=1e-4, atol=1e-4), pair["combo"]
+    assert max(shifts) > 2 * 5, shifts
+
+
 def test_corpus_kernels_agree(tmp_path):
     file = tmp_path / "text.jsonl"
     data("text", "--output", file, "--count", 80, "--seed", 2)

@@ -487,3 +487,11 @@ def test_generate_reads_lines_in_order(models):
         [BINARY, "generate", "--model", str(models["one"][0])], input='{"txt": 1}\n', capture_output=True, text=True
     )
     assert bad.returncode == 2 and "line 1" in bad.stderr
+
+
+def test_generate_without_a_prompt_says_so_before_it_reads_the_model(models):
+    command = [BINARY, "generate", "--model", str(models["one"][0])]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.splitlines() == [
+        "tritonforge: generate: no prompt: give --prompt TEXT, or JSON lines on stdin"
+    ], done.stderr

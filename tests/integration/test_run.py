@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import sqlite3
@@ -82,7 +83,7 @@ class Run:
     def wait_for_line(self, text):
         for line in self.process.stdout:
             if text in line:
-                return
+                return line
         raise AssertionError(f"it ended without saying {text!r}")
 
     def status(self):
@@ -213,6 +214,19 @@ def test_killed_roles_change_nothing(undisturbed, tmp_path):
         time.sleep(0.3)  # into the next step; whenever it falls, the outcome must be the same
         os.kill(run.pid_of(role), signal.SIGSTOP if role == "engine-0" else signal.SIGKILL)
     assert "engine-0 hangs: no answer to /health" in run.finish()
+    same_as(run, undisturbed)
+
+
+def test_a_full_disk_is_named_and_waited_for(undisturbed, tmp_path):
+    """A limit on the size of the buffer's files stands in for it."""
+    run = Run(tmp_path / "a")
+    run.wait_for_line("bench-base done")
+    buffer, unlimited = run.child("buffer"), resource.RLIM_INFINITY
+    resource.prlimit(buffer, resource.RLIMIT_FSIZE, (4096, unlimited))
+    line = run.wait_for_line("it is asked again for")
+    assert "buffer: POST /v2/rollouts: 503" in line and "buffer.sqlite" in line, line
+    resource.prlimit(buffer, resource.RLIMIT_FSIZE, (unlimited, unlimited))
+    run.finish()
     same_as(run, undisturbed)
 
 

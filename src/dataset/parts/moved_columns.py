@@ -7,7 +7,7 @@
 # family: roll_columns
 # choose SHIFT: 1 | 3 | 7 | 16
 # set TORCH: torch.roll(x, _SHIFT_, -1)
-# set SOURCE: (cols + n_cols - _SHIFT_) % n_cols
+# set SOURCE: (cols + n_cols - _SHIFT_ % n_cols) % n_cols
 
 # family: flip_columns
 # set TORCH: torch.flip(x, (-1,))

@@ -241,6 +241,15 @@ def test_accessible_and_not_wider_than_the_window(visit, width, scheme):
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, place
 
 
+@pytest.mark.parametrize("view", ["timeline", "flags"])
+def test_bars_are_seen_whole_on_a_phone_and_can_be_read(visit, view):
+    page = visit(f"/{view}?run=long", width=400)
+    page.wait_for_selector(".bars rect")
+    rect = page.locator(".bars").first.bounding_box()
+    assert rect["x"] >= 0 and rect["x"] + rect["width"] <= 400, rect
+    assert page.locator(".bars .tick").first.bounding_box()["height"] >= 9
+
+
 def test_the_theme_and_the_views_by_keyboard(visit):
     page = visit("/overview?run=first")
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")

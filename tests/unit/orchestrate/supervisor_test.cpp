@@ -233,6 +233,18 @@ TEST(Supervisor, TheOneThatNeedsTheOthersStopsFirst) {
   EXPECT_THROW(supervisor.start(one(server_role("engine-0"))), Error);
 }
 
+TEST(Supervisor, WhatIsKilledAtTheEndIsNotStartedAgain) {
+  TemporaryFolder logs("supervisor");
+  Supervisor supervisor(logs.path());
+  supervisor.start(one(server_role("router")));
+  supervisor.kill_all();
+  const auto ended = [](const RoleStatus& role) { return role.detail == "stopped" || role.restarts > 0; };
+  const Deadline deadline = Deadline::after(30);
+  while (!ended(supervisor.status().at(0)) && !deadline.expired()) std::this_thread::yield();
+  EXPECT_EQ(supervisor.status().at(0).detail, "stopped");
+  supervisor.stop_all();
+}
+
 // Starts processes on this machine, and calls `ending` as one of them is waited for.
 class WatchedLauncher : public Launcher {
  public:
