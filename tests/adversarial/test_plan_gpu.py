@@ -337,6 +337,18 @@ def get_inputs():
 """
 
 
+def test_a_convolution_in_float32_is_right_where_cudnn_would_use_tf32(server):
+    problem, candidate = test_corpus.parts(test_corpus.CORPUS / "honest" / "conv2d_implicit_gemm.py")
+    problem = problem.replace("torch.randn(2, 5, 11, 13)", "torch.randn(8, 64, 56, 56)").replace(
+        "[5, 8, 3]", "[64, 64, 3]"
+    )
+    assert "8, 64, 56" in problem and "64, 64, 3" in problem
+    verdict = server.judge(candidate, problem)
+    assert verdict["correct"] and verdict["stage"] == "timed", verdict
+    in_tf32 = server.judge(candidate.replace('"ieee"', '"tf32"'), problem)
+    assert in_tf32["error_kind"] == "mismatch" and "tf32" in in_tf32["diagnostics"], in_tf32
+
+
 def test_kernelbenchs_own_sizes_are_judged(server):
     """6.4 GB a tensor, 19 GB a trial: drawn where it is replayed. Wrong is what is wrong in one of 1.6 billion."""
     memory = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]

@@ -43,6 +43,9 @@ def warm_up(prepared):
 
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
+    # cuDNN cuts the operands of convolutions and recurrent layers to tf32 by torch's default, some ten times what a
+    # candidate may be wrong by: neither what is expected nor eager's time is of less precision than is asked for.
+    torch.backends.cudnn.allow_tf32 = False
     torch.zeros(2, 2) @ torch.zeros(2, 2)
     for name in (
         "protocol",
