@@ -18,7 +18,7 @@ import safetensors.torch
 import torch
 import transformers
 
-from test_trainer import BINARY, Trainer, kill_at
+from test_trainer import BINARY, Trainer, preloaded
 
 LOST_AFTER_S = 4
 
@@ -132,7 +132,7 @@ def test_what_ranks_write_is_read_by_transformers(tmp_path):
 def test_a_rank_killed_between_any_two_parts_of_a_checkpoint_leaves_the_last_one(tmp_path, victim):
     """Before each of its files gets its name, and before the folder and `latest` do: a job a time, which goes on
     from what the last one left."""
-    library = kill_at(tmp_path)
+    library = preloaded(tmp_path)
     folder = make(tmp_path / "killed")
     with Ranks(folder, {"tp": 2}) as ranks:
         ranks.step(1)

@@ -11,6 +11,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import threading
 import time
 
 import pytest
@@ -18,6 +19,7 @@ import pytest
 import buffer_file
 import engine_process
 from machines import flags
+from test_trainer import preloaded
 
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
@@ -412,6 +414,22 @@ def test_a_closed_pipe_is_no_error(undisturbed, tmp_path):
     run.process.stdout.close()
     assert run.process.wait(120) == 0
     assert run.weights("sft") == undisturbed.weights("sft")
+
+
+def test_a_signal_is_answered_while_the_disk_takes_no_status(tmp_path):
+    hold = tmp_path / "hold"
+    settings = (f"LD_PRELOAD={preloaded(tmp_path, 'hold_sync')}", f"HOLD_SYNC={hold}")
+    run = Run(tmp_path / "a", program=("env", *settings, BINARY))
+    hold.touch()
+    run.wait_for((tmp_path / "hold.held").exists, "a status that is written")
+    last = threading.Timer(60, lambda: hold.unlink(missing_ok=True))
+    last.start()
+    run.process.send_signal(signal.SIGINT)
+    run.wait_for_line("stopping: the turns under way end")
+    assert hold.exists(), "it waited for the disk"
+    last.cancel()
+    hold.unlink()
+    run.finish(130)
 
 
 def test_the_best_model_on_held_out_problems_is_the_result(tmp_path):

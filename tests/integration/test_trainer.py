@@ -194,10 +194,10 @@ def test_killed_again_and_again_while_it_writes(tmp_path, undisturbed):
         assert len(left) <= 3, left
 
 
-def kill_at(folder):
-    """The library of kill_at.c, for LD_PRELOAD."""
-    library = str(folder / "kill_at.so")
-    source = str(ROOT / "tests/integration/kill_at.c")
+def preloaded(folder, name="kill_at"):
+    """The library of NAME.c, for LD_PRELOAD."""
+    library = str(folder / f"{name}.so")
+    source = str(ROOT / f"tests/integration/{name}.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     return library
 
@@ -205,7 +205,7 @@ def kill_at(folder):
 def test_killed_between_any_two_parts_of_a_checkpoint_it_resumes_to_the_same_bits(tmp_path):
     """Before each file of a checkpoint gets its name, before the folder and `latest` do, and before each removal of the
     one before: a process a time, each of which goes on from what the last one left."""
-    library = kill_at(tmp_path)
+    library = preloaded(tmp_path)
     folder = tmp_path / "killed"
     folder.mkdir()
     with Trainer(folder) as trainer:
