@@ -1,11 +1,14 @@
 """What a forward is recorded as (worker/tritonforge_worker/plan/tensors.py), whichever device replays it."""
 
+import collections
 import os
 import pathlib
 import sys
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(ROOT / "worker"))
@@ -49,6 +52,14 @@ def test_what_a_gpu_does_otherwise_is_one_call(forward, name, mode):
     assert not {"bernoulli_", "_safe_softmax", "native_batch_norm", "_native_batch_norm_legit"} & set(found), found
 
 
+def test_a_model_that_was_made_in_inference_mode_is_recorded():
+    with torch.inference_mode():
+        model = torch.nn.Linear(8, 3)
+    described = {"dtype": "float32", "shape": [4, 8], "order": [0, 1]}
+    plan, _ = recorder.record(model, {}, {"list": []}, [described], lambda tree, tensors: tensors, "")
+    assert [step["aten"] for step in plan["steps"]] == ["aten::t", "aten::addmm"]
+
+
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_dropout_that_draws_nothing_is_no_call(mode):
     assert steps(lambda x: F.dropout(x, 0.3, training=False), mode) == []
@@ -63,3 +74,95 @@ def test_tensors_that_are_not_recorded_are_computed_as_ever():
     torch.manual_seed(0)
     drawn = F.dropout(x, 0.5)
     assert torch.equal(drawn[drawn != 0], 2 * x[drawn != 0]) and (drawn == 0).any()
+
+
+# What a call is on a GPU, by the name that it is recorded under.
+ON_A_GPU = {
+    "cudnn_batch_norm": "batch_norm",
+    "native_batch_norm": "batch_norm",
+    "native_dropout": "dropout",
+    "_fused_rms_norm": "rms_norm",
+    "_softmax": "softmax",
+    "_log_softmax": "log_softmax",
+}
+MOVES = ("detach", "view", "_unsafe_view", "expand", "clone", "transpose", "t", "permute", "empty_like", "empty")
+LAYERS = {
+    "linear": (lambda: torch.nn.Linear(8, 3), (4, 5, 8)),
+    "linear of a transposed batch": (lambda: Transposed(torch.nn.Linear(8, 3)), (4, 5, 8)),
+    "bilinear": (lambda: Twice(torch.nn.Bilinear(8, 8, 3)), (4, 8)),
+    "conv": (lambda: torch.nn.Conv2d(4, 6, 3), (2, 4, 9, 9)),
+    "depthwise": (lambda: torch.nn.Conv2d(4, 4, 3, groups=4), (2, 4, 9, 9)),
+    "transposed conv": (lambda: torch.nn.ConvTranspose3d(4, 6, 3), (2, 4, 5, 5, 5)),
+    "batch norm": (lambda: torch.nn.BatchNorm2d(4), (2, 4, 9, 9)),
+    "batch norm in eval": (lambda: torch.nn.BatchNorm2d(4).eval(), (2, 4, 9, 9)),
+    "instance norm": (lambda: torch.nn.InstanceNorm2d(4), (2, 4, 9, 9)),
+    "layer norm": (lambda: torch.nn.LayerNorm(8), (4, 8)),
+    "group norm": (lambda: torch.nn.GroupNorm(2, 4), (2, 4, 9)),
+    "rms norm": (lambda: torch.nn.RMSNorm(8), (4, 8)),
+    "max pool": (lambda: torch.nn.MaxPool1d(2), (2, 4, 9)),
+    "adaptive pool": (lambda: torch.nn.AdaptiveAvgPool2d(1), (2, 4, 9, 9)),
+    "softmax": (lambda: torch.nn.Softmax(-1), (4, 8)),
+    "softmax of half": (lambda: Calls(lambda x: torch.softmax(x.half(), -1, dtype=torch.float32)), (4, 8)),
+    "log softmax": (lambda: torch.nn.LogSoftmax(-1), (4, 8)),
+    "dropout": (lambda: torch.nn.Dropout(0.3), (4, 8)),
+    "gelu": (torch.nn.GELU, (4, 8)),
+    "glu": (torch.nn.GLU, (4, 8)),
+    "cosine": (lambda: Twice(torch.nn.CosineSimilarity()), (4, 8)),
+    "smooth l1": (lambda: Twice(torch.nn.SmoothL1Loss()), (4, 8)),
+    "kl": (lambda: Twice(torch.nn.KLDivLoss(reduction="batchmean")), (4, 8)),
+    "distance": (lambda: Twice(torch.nn.PairwiseDistance()), (4, 8)),
+    "einsum": (lambda: Calls(lambda x: torch.einsum("bij,bkj->bik", x, x)), (4, 5, 8)),
+    "interpolate": (lambda: torch.nn.Upsample(scale_factor=2, mode="bilinear"), (2, 4, 9, 9)),
+    "norm": (lambda: Calls(lambda x: x / torch.norm(x, p=2, dim=1, keepdim=True)), (4, 8)),
+    "cumsum": (lambda: Calls(lambda x: torch.cumsum(x, 1)), (4, 8)),
+}
+
+
+class Calls(torch.nn.Module):
+    def __init__(self, call):
+        super().__init__()
+        self.call = call
+
+    def forward(self, x):
+        return self.call(x)
+
+
+class Twice(Calls):
+    def forward(self, x):
+        return self.call(x, x)
+
+
+class Transposed(Calls):
+    def forward(self, x):
+        return self.call(x.transpose(0, 1))
+
+
+class Log(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func._schema.name)
+        return func(*args, **(kwargs or {}))
+
+
+def counted(names):
+    short = [name.removeprefix("aten::") for name in names if name.startswith("aten::")]
+    return collections.Counter(ON_A_GPU.get(name, name) for name in short if name not in MOVES)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_is_recorded_is_what_torch_dispatches_on_a_gpu(name):
+    """No GPU is needed to ask torch: its fake tensors have a device without memory."""
+    make, shape = LAYERS[name]
+    with FakeTensorMode(), torch.device("cuda"), torch.no_grad():
+        model, x = make(), torch.randn(shape)
+        with Log() as log:
+            model(x)
+    model = make()
+    described = {"dtype": "float32", "shape": list(shape), "order": list(range(len(shape)))}
+    known = {weight: {"shape": list(tensor.shape)} for weight, tensor in recorder.state_of(model).items()}
+    call = {"list": [{"tensor": 0}]}, [described]
+    plan, _ = recorder.record(model, known, *call, lambda tree, tensors: tensors, "")
+    assert counted(step["aten"] for step in plan["steps"]) == counted(log.names)

@@ -52,6 +52,8 @@ def replace_state(recording, model, known):
         recorded = (
             recording.tensor(recording.like(own_data), {"weight": theirs}) if theirs else recording.constant(own_data)
         )
+        if tensor.requires_grad and not tensor.is_inference():
+            recorded.requires_grad_()  # without gradients, too, matmul folds a batch into one product for such a weight
         seen[id(tensor)] = recorded
     for part in parts_of(model):
         for table in (part._parameters, part._buffers):
