@@ -31,7 +31,7 @@ def faults(made):
         node = rng.choice(made)
         serving = []
         for pid in node.pids():
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                 if b"serve" in words:
                     serving.append((words[words.index(b"serve") + 1].decode(), pid))

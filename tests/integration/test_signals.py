@@ -29,7 +29,7 @@ def is_there(pid):
     """A zombie whose parent has gone is not, whoever is to wait for it."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before it is opened, or before it is read
         return False
 
 
