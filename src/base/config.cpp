@@ -46,7 +46,7 @@ namespace {
 
 class YamlSource : public OptionSource {
  public:
-  explicit YamlSource(YAML::Node node) : node_(std::move(node)) {}
+  explicit YamlSource(const YAML::Node& node) : node_(node) {}
   bool is_null() const override { return !node_ || node_.IsNull(); }
   bool null_is_default() const override { return false; }
   bool is_map() const override { return node_ && node_.IsMap(); }

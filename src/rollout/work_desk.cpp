@@ -114,9 +114,12 @@ std::optional<WorkDesk::Jobs> WorkDesk::jobs_for(const Waiting& waiting) {
 std::vector<WorkDesk::Claim> WorkDesk::claims() {
   std::vector<Claim> claims;
   for (auto one = waiting_.begin(); one != waiting_.end();) {
-    auto jobs = jobs_for(*one);
-    if (jobs) claims.push_back({std::move(*one), *std::move(jobs)});
-    one = jobs ? waiting_.erase(one) : std::next(one);
+    if (auto jobs = jobs_for(*one)) {
+      claims.push_back({std::move(*one), *std::move(jobs)});
+      one = waiting_.erase(one);
+    } else {
+      ++one;
+    }
   }
   return claims;
 }

@@ -97,7 +97,7 @@ class DefinitionReader {
         definition_.ignore_merges = value.get<bool>();
         continue;
       }
-      const bool off = value.is_null() || value == false || value == "";
+      const bool off = value.is_null() || value == false || value == Json("");
       if (!off) unsupported("model's " + key, value);
     }
     read_vocabulary(part(model, "vocab"));

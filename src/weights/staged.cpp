@@ -1,5 +1,6 @@
 #include "weights/staged.h"
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -88,6 +88,8 @@ class PlanRunner : public Runner {
   bool replayer_sound_ = false;  // it may serve another plan
 
  private:
+  static constexpr size_t kMaxPlanBytes = 256 << 20;  // of a recorded plan: its constants, neither weights nor inputs
+
   // None where it does not load, in any mode: loaded.ended says why.
   std::optional<Conversation> load_candidate(const Json& how, std::span<const std::byte> init_tensors, Loaded& loaded);
   void record(Loaded& loaded);

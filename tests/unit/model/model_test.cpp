@@ -1,5 +1,6 @@
 #include "model/model.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

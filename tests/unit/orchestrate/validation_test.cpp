@@ -54,7 +54,7 @@ void watch_each_call(const std::function<void()>& work, const std::function<void
 
 TEST(PutBestInPlace, StoppedAtAnyStepItLeavesTheOldModelOrTheNewOneWhole) {
   const TemporaryFolder folder("validation-test");
-  const fs::path models = folder.path();
+  const fs::path& models = folder.path();
   write_model(models / "best", "best ");
   write_model(models / "rl", "last ");
   write_model(models / "rl-last", "of an earlier start ");

@@ -1,0 +1,143 @@
+// The part of PlanRunner that speaks with U: the candidate is loaded and its forward recorded, or fails there.
+#include "evaluate/plan/as_plan.h"
+#include "evaluate/plan/runner.h"
+
+namespace tritonforge::evaluate {
+namespace {
+
+constexpr size_t kMaxAnswer = 1 << 20;
+
+// A failure that any mode would see: of what Python's parser and Triton's front end refuse, and what its process says
+// is no doing of the recorder's. It can only lower a reward.
+std::optional<Ended> own_failure(const Frame& frame) {
+  if (!frame.header.contains("failed")) return std::nullopt;
+  Ended ended = failure_of(frame);
+  const bool text = ended.fault == Fault::kSyntaxError || ended.fault == Fault::kCompileError;
+  return text || frame.header.value("own", false) ? std::optional(std::move(ended)) : std::nullopt;
+}
+
+void check_recorded(const Frame& frame) {
+  if (frame.header.contains("not_a_plan") && frame.header["not_a_plan"].is_string()) {
+    NotAPlan why{.reason = clipped(frame.header["not_a_plan"].get<std::string>(), 300), .stage = Stage::kImported};
+    if (frame.header.contains("failed")) why.ended = failure_of(frame);
+    throw why;
+  }
+  if (!frame.header.contains("plan")) throw NotAPlan{"recording sent no plan"};
+}
+
+}  // namespace
+
+std::optional<Conversation> PlanRunner::load_candidate(const Json& how, std::span<const std::byte> init_tensors,
+                                                       Loaded& loaded) {
+  Conversation candidate(context_.children.spawn("record", candidate_limits(context_.options), context_.overall),
+                         time_);
+  loaded.layers = candidate.child().layers();
+  Json request = how;
+  request["op"] = "load";
+  request["source"] = context_.request.candidate;
+  request["seed"] = context_.init_seed;
+  request["state"] = Json::array();
+  request["targets"] = targets_;
+  request["language"] = context_.language.name();
+  candidate.send(request, {init_tensors}, "loading");
+  Stage reached = Stage::kExtracted;
+  for (const char* stage : {"parsed", "imported", "built"}) {
+    const Frame frame = candidate.receive("loading", kMaxAnswer);
+    if (auto ended = own_failure(frame)) {
+      take_failure(frame, *ended, loaded);
+      loaded.stage = reached;
+      return std::nullopt;
+    }
+    if (frame.header.contains("failed"))
+      throw NotAPlan{.reason = "the candidate does not load", .ended = failure_of(frame), .stage = reached};
+    if (frame.header.value("stage", "") != stage) throw NotAPlan{"the candidate does not load"};
+    if (stage == std::string_view("parsed")) loaded.doubts = screen_of(frame.header);
+    reached = stage == std::string_view("parsed") ? Stage::kParsed : Stage::kImported;
+  }
+  return candidate;
+}
+
+// U: the candidate is loaded and its forward recorded. It is sent no weights and nothing of a trial but shapes.
+void PlanRunner::record(Loaded& loaded) {
+  const ReferenceData& reference = context_.reference;
+  const ReferenceTrial& first = *reference.trials.front();
+  for (const auto& trial : reference.trials) {
+    if (trial->inputs != first.inputs || trial->input_tensors != first.input_tensors)
+      throw NotAPlan{"the problem's inputs differ in shape from trial to trial"};
+  }
+  // The reference's tensors: those of the init arguments first, then the weights.
+  size_t first_weight = reference.tensors.size(), init_bytes = 0;
+  Json weights = Json::array(), init_tensors = Json::array();
+  for (const auto& item : reference.state) {
+    first_weight = std::min(first_weight, item.at(1).get<size_t>());
+    if (weights_ == Weights::kReferences)
+      weights.push_back({item.at(0), reference.tensors.at(item.at(1).get<size_t>())});
+  }
+  for (size_t k = 0; k < first_weight; ++k) {
+    init_tensors.push_back(reference.tensors[k]);
+    init_bytes += reference.tensors[k].at("bytes").get<size_t>();
+  }
+  auto candidate = load_candidate({{"init", reference.init}, {"tensors", init_tensors}, {"sizes", reference.sizes}},
+                                  std::span(reference.payload).first(init_bytes), loaded);
+  if (!candidate) return;
+  candidate->send({{"op", "record"}, {"weights", weights}, {"inputs", first.inputs}, {"tensors", first.input_tensors}},
+                  {}, "recording");
+  recording_ = candidate->receive("recording", kMaxPlanBytes);
+  if (const auto ended = own_failure(recording_)) return take_failure(recording_, *ended, loaded);
+  check_recorded(recording_);
+  PlanLimits limits = runs_ == Runs::kOnGpu ? PlanLimits::on_gpu() : PlanLimits();
+  limits.total_bytes = static_cast<int64_t>(context_.options.plan_memory * (1 << 30)) / PlanLimits::kViews;
+  plan_ = parse_plan(recording_.header.at("plan"), recording_.payload, limits);
+}
+
+// Kernels that it launched before it failed are compiled as others are.
+void PlanRunner::take_failure(const Frame& frame, const Ended& ended, Loaded& loaded) {
+  loaded.ended = ended;
+  loaded.stage = Stage::kImported;
+  if (ended.fault == Fault::kCompileError) loaded.compiled.push_back({.target = targets_.front(), .error = ended.text});
+  if (!context_.compiles || !frame.header.contains("plan")) return;
+  const Plan plan = parse_kernels(frame.header["plan"], frame.payload);
+  loaded.launched = !plan.steps.empty();
+  loaded.claimed = {"compiled", "compile_targets", "kernels"};
+  for (const PlanStep& step : plan.steps)
+    loaded.ended->kernels.push_back(plan.kernels[static_cast<size_t>(step.kernel)].name);
+  for (Compiled& one : compile(plan)) loaded.compiled.push_back(std::move(one));
+}
+
+// What is right at the sizes that are replayed shall compile at the problem's own. The launches there are the
+// candidate's word, and so can only lower its reward.
+std::optional<FullSize> PlanRunner::full_size() {
+  if (context_.reference.full.is_null()) return std::nullopt;
+  FullSize full;
+  try {
+    std::optional<Ended> ended;
+    as_plan(ended, [&] { read_full_size(full); });
+    if (ended) full.note = "not compiled: " + ended->text;
+  } catch (const NotAPlan& why) {
+    full.note = "not compiled: " + why.reason;
+  }
+  return full;
+}
+
+void PlanRunner::read_full_size(FullSize& full) {
+  std::vector<std::string> sizes;
+  for (const auto& [name, change] : context_.reference.sizes.items())
+    sizes.push_back(fmt::format("{} = {}", name, change.at(0).dump()));
+  full.where = fmt::format("at the problem's own size ({})", fmt::join(sizes, ", "));
+  const Json& call = context_.reference.full;
+  Loaded ignored;
+  auto candidate = load_candidate(
+      {{"init", call.at("init")}, {"tensors", Json::array()}, {"sizes", Json::object()}, {"meta", true}}, {}, ignored);
+  if (!candidate) throw NotAPlan{ignored.ended->text};
+  candidate->send({{"op", "kernels"}, {"inputs", call.at("inputs")}, {"tensors", call.at("tensors")}}, {}, "recording");
+  const Frame frame = candidate->receive("recording", kMaxPlanBytes);
+  check_recorded(frame);
+  const Json& plan = frame.header.at("plan");
+  full.failed = strings_of(plan, "failed");
+  if (!full.failed.empty()) return;
+  const Plan kernels = parse_kernels(plan, frame.payload);
+  full.compiled = compile(kernels);
+  full.note = Tunings(kernels, targets_, device_, full.compiled).left_out();
+}
+
+}  // namespace tritonforge::evaluate
