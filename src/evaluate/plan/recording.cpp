@@ -29,8 +29,10 @@ void check_recorded(const Frame& frame) {
 
 std::optional<Conversation> PlanRunner::load_candidate(const Json& how, std::span<const std::byte> init_tensors,
                                                        Loaded& loaded) {
-  Conversation candidate(context_.children.spawn("record", candidate_limits(context_.options), context_.overall),
-                         time_);
+  std::unique_ptr<Child> child;  // a Python parent that is started again takes seconds, which are not the candidate's
+  time_.paused(
+      [&] { child = context_.children.spawn("record", candidate_limits(context_.options), context_.overall); });
+  Conversation candidate(std::move(child), time_);
   loaded.layers = candidate.child().layers();
   Json request = how;
   request["op"] = "load";

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <thread>
+
 #include "unit/evaluate/written_conversation.h"
 
 namespace tritonforge::evaluate {
@@ -360,6 +363,33 @@ TEST_F(JudgementTest, AKernelThatNothingLoweredIsNotCompiled) {
   made.compiled.clear();
   judgement.take(made, 0);
   EXPECT_FALSE(judgement.verdict().compiled);
+}
+
+class SlowParent : public WrittenChildren {
+ public:
+  using WrittenChildren::WrittenChildren;
+  static constexpr double kTakes = 2;
+  std::unique_ptr<Child> spawn(const std::string& role, const ChildLimits& limits, Deadline deadline) override {
+    const Deadline until = Deadline::after(kTakes);
+    while (role == "record" && !until.expired()) std::this_thread::yield();
+    return WrittenChildren::spawn(role, limits, deadline);
+  }
+};
+
+// One that was killed is started again meanwhile: a soak once had 'timeout' for what no candidate took.
+TEST(WrittenConversation, WhatThePythonParentTakesToStartItIsNotTheCandidatesTime) {
+  const ReferenceData reference = written_reference();
+  SlowParent children(honest_plan(), reference);
+  LoweringPool lowering(children);
+  CpuDevice device(children, {});
+  const EvaluatorOptions options;
+  const EvaluationRequest request;
+  RunContext context = written_context(children, lowering, options, request, reference, device);
+  context.limit_s = SlowParent::kTakes / 2;
+  Verdict verdict;
+  verdict.mode = EvaluationMode::kPlan;
+  EXPECT_FALSE(judge_as_plan(context, verdict));
+  EXPECT_TRUE(verdict.correct) << verdict.diagnostics;
 }
 
 TEST(WrittenConversation, OfAnHonestCandidateIsCorrectInEveryMode) {
