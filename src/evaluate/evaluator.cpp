@@ -2,7 +2,6 @@
 
 #include <mutex>
 
-#include "base/checksum.h"
 #include "base/log.h"
 #include "evaluate/alike.h"
 #include "evaluate/in_its_process.h"
@@ -52,13 +51,6 @@ SelfTest tested(Means& means) {
   }
   require_strict(means.options.sandbox, test);
   return test;
-}
-
-std::string key_of(const EvaluationRequest& request, EvaluationMode mode) {
-  return checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}", name_of(request.backend),
-                              name_of(mode), fmt::join(names_of(request.targets), ","), request.problem_source,
-                              request.candidate, request.seed, request.fresh_seeds, request.num_correct_trials,
-                              request.measure_performance ? request.num_perf_trials : -1));
 }
 
 }  // namespace
@@ -166,7 +158,8 @@ Verdict Evaluator::Impl::known_or_judged(const EvaluationRequest& request, Evalu
     known->notes["cache"] = "hit";
     return *known;
   }
-  const Verdict verdict = judge(request, mode, client);
+  Verdict verdict = judge(request, mode, client);
+  if (client.deadline.expired()) return verdict;  // it may be of work that was cut short then
   if (lasting(verdict.fault)) verdicts.put(key, verdict);
   place.tell(verdict);
   return verdict;
