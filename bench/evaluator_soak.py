@@ -176,7 +176,7 @@ class Soak:
             except urllib.error.HTTPError as error:
                 if error.code not in (503, 504):
                     raise
-                self.asked_again[str(error.code)] += 1
+                self.asked_again[f"{error.code}: {error.read().decode()}"] += 1
             except (OSError, http.client.HTTPException):
                 self.asked_again["the server was killed"] += 1
                 server.process.poll()
