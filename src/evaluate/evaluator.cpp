@@ -32,7 +32,7 @@ void leave_unproven(Verdict& verdict) {
                       verdict.notes["mode_reason"]);
 }
 
-// How often an evaluation is begun at most where what it lost may have been taken from outside.
+// How often at most an evaluation loses something of one kind that may have been taken from outside.
 constexpr int kAttempts = 3;
 
 // A process has no way to be killed by SIGKILL of its own but by taking too much; whoever does is seen to again.
@@ -102,24 +102,23 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   if (means.options.claims == Claims::kRefuse) leave_unproven(verdict);
 }
 
-// Once there is a worker: again where something of ours failed, or may have been taken from outside.
+// Once there is a worker: again where something of ours failed, or may have been taken from outside. Each has its own
+// attempts: what failed of ours is no death of the candidate's, and the other way round.
 Verdict Evaluator::Impl::attempt(const EvaluationRequest& request, const Verdict& begun, const Client& client) {
-  for (int attempt = 1;; ++attempt) {
-    const bool again = attempt < kAttempts;
+  for (int struck = 1, failed = 1;;) {
     Verdict verdict = begun;
     try {
       evaluate(request, verdict, client);
-      if (verdict.fault == Fault::kCrashed && was_struck(verdict.diagnostics) && again) continue;
-      return verdict;
+      if (verdict.fault != Fault::kCrashed || !was_struck(verdict.diagnostics) || struck++ == kAttempts) return verdict;
     } catch (const ProblemFault& fault) {
-      if (was_struck(fault.text) && again) continue;
+      if (was_struck(fault.text) && struck++ < kAttempts) continue;
       verdict = begun;
       verdict.fault = Fault::kProblemError;
       verdict.diagnostics = fault.text;
       return verdict;
     } catch (const Error& error) {
       // Our own machinery failed (the Python parent was killed): the candidate is not to blame.
-      if (error.kind() != ErrorKind::kUnavailable || !again || client.deadline.expired()) throw;
+      if (error.kind() != ErrorKind::kUnavailable || failed++ == kAttempts || client.deadline.expired()) throw;
       log::warn("evaluation is tried again: {}", error.what());
     }
   }
