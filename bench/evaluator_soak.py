@@ -19,6 +19,7 @@ import contextlib
 import glob
 import http.client
 import itertools
+import json
 import os
 import pathlib
 import random
@@ -176,7 +177,7 @@ class Soak:
             except urllib.error.HTTPError as error:
                 if error.code not in (503, 504):
                     raise
-                self.asked_again[str(error.code)] += 1
+                self.asked_again[f"{error.code} for {name!r}: {json.load(error)['error']['message']}"] += 1
             except (OSError, http.client.HTTPException):
                 self.asked_again["the server was killed"] += 1
                 server.process.poll()

@@ -29,6 +29,7 @@ else()
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1 -fno-omit-frame-pointer")
 # The worker's Python is not instrumented and cannot load the libtritonforge_replay.so that is.
-list(APPEND TF_TEST_ENVIRONMENT "GTEST_FILTER=-EvaluatorTest.*:ReferenceCacheTest.*:ZygoteTest.*")
+list(APPEND TF_TEST_ENVIRONMENT
+     "GTEST_FILTER=-EvaluatorTest.*:Probe.*:ReferenceCacheTest.*:SelfTestOfAChild.*:ZygoteTest.*")
 add_compile_options(-fsanitize=${checks} -fno-sanitize-recover=all)
 add_link_options(-fsanitize=${checks})

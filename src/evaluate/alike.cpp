@@ -1,6 +1,16 @@
 #include "evaluate/alike.h"
 
+#include "base/checksum.h"
+#include "evaluate/runner.h"
+
 namespace tritonforge::evaluate {
+
+std::string key_of(const EvaluationRequest& request, EvaluationMode mode) {
+  return checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}", name_of(request.backend),
+                              name_of(mode), fmt::join(names_of(request.targets), ","), request.problem_source,
+                              request.candidate, request.seed, request.fresh_seeds, request.num_correct_trials,
+                              request.measure_performance ? request.num_perf_trials : -1, request.timeout_s));
+}
 
 Alike::Place::Place(Alike& all, const std::string& key, const Client& client) : all_(all), key_(key) {
   std::unique_lock lock(all_.mutex_);

@@ -10,8 +10,13 @@
 
 #include "contract/verdict.h"
 #include "evaluate/client.h"
+#include "evaluate/request.h"
 
 namespace tritonforge::evaluate {
+
+// The same for evaluations that have the same verdict coming: all of a request but the name of its problem, its limit
+// of time, too, since what has less of it is cut short.
+std::string key_of(const EvaluationRequest& request, EvaluationMode mode);
 
 class Alike {
   struct UnderWay {

@@ -2,7 +2,6 @@
 
 #include <mutex>
 
-#include "base/checksum.h"
 #include "base/log.h"
 #include "evaluate/alike.h"
 #include "evaluate/in_its_process.h"
@@ -33,7 +32,7 @@ void leave_unproven(Verdict& verdict) {
                       verdict.notes["mode_reason"]);
 }
 
-// How often an evaluation is begun at most where what it lost may have been taken from outside.
+// How often at most an evaluation loses something of one kind that may have been taken from outside.
 constexpr int kAttempts = 3;
 
 // A process has no way to be killed by SIGKILL of its own but by taking too much; whoever does is seen to again.
@@ -52,13 +51,6 @@ SelfTest tested(Means& means) {
   }
   require_strict(means.options.sandbox, test);
   return test;
-}
-
-std::string key_of(const EvaluationRequest& request, EvaluationMode mode) {
-  return checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}", name_of(request.backend),
-                              name_of(mode), fmt::join(names_of(request.targets), ","), request.problem_source,
-                              request.candidate, request.seed, request.fresh_seeds, request.num_correct_trials,
-                              request.measure_performance ? request.num_perf_trials : -1));
 }
 
 }  // namespace
@@ -110,24 +102,23 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   if (means.options.claims == Claims::kRefuse) leave_unproven(verdict);
 }
 
-// Once there is a worker: again where something of ours failed, or may have been taken from outside.
+// Once there is a worker: again where something of ours failed, or may have been taken from outside. Each has its own
+// attempts: what failed of ours is no death of the candidate's, and the other way round.
 Verdict Evaluator::Impl::attempt(const EvaluationRequest& request, const Verdict& begun, const Client& client) {
-  for (int attempt = 1;; ++attempt) {
-    const bool again = attempt < kAttempts;
+  for (int struck = 1, failed = 1;;) {
     Verdict verdict = begun;
     try {
       evaluate(request, verdict, client);
-      if (verdict.fault == Fault::kCrashed && was_struck(verdict.diagnostics) && again) continue;
-      return verdict;
+      if (verdict.fault != Fault::kCrashed || !was_struck(verdict.diagnostics) || struck++ == kAttempts) return verdict;
     } catch (const ProblemFault& fault) {
-      if (was_struck(fault.text) && again) continue;
+      if (was_struck(fault.text) && struck++ < kAttempts) continue;
       verdict = begun;
       verdict.fault = Fault::kProblemError;
       verdict.diagnostics = fault.text;
       return verdict;
     } catch (const Error& error) {
       // Our own machinery failed (the Python parent was killed): the candidate is not to blame.
-      if (error.kind() != ErrorKind::kUnavailable || !again || client.deadline.expired()) throw;
+      if (error.kind() != ErrorKind::kUnavailable || failed++ == kAttempts || client.deadline.expired()) throw;
       log::warn("evaluation is tried again: {}", error.what());
     }
   }
@@ -166,7 +157,8 @@ Verdict Evaluator::Impl::known_or_judged(const EvaluationRequest& request, Evalu
     known->notes["cache"] = "hit";
     return *known;
   }
-  const Verdict verdict = judge(request, mode, client);
+  Verdict verdict = judge(request, mode, client);
+  if (client.deadline.expired()) return verdict;  // it may be of work that was cut short then
   if (lasting(verdict.fault)) verdicts.put(key, verdict);
   place.tell(verdict);
   return verdict;

@@ -7,6 +7,7 @@
 #include "evaluate/cache.h"
 #include "evaluate/child_pool.h"
 #include "evaluate/languages/language.h"
+#include "evaluate/options.h"
 
 namespace tritonforge::evaluate {
 
@@ -26,7 +27,8 @@ class LoweringPool {
   using Elsewhere = std::function<Lowered(const Language& language, const std::string& text, const std::string& target,
                                           const Json& options, Deadline deadline, bool with_binary)>;
   // `timeout_s`: of one kernel.
-  explicit LoweringPool(Children& children, double timeout_s = 60, Elsewhere elsewhere = {});
+  explicit LoweringPool(Children& children, double timeout_s = EvaluatorOptions().compile_timeout_s,
+                        Elsewhere elsewhere = {});
   // `text`: of `language`. `target`: kThisCpu is always compiled for here. `options`: num_warps and so on, as the
   // launch gave them. A compiler that crashes or never ends is an error result. Throws kUnavailable where its Python
   // parent died: that is no fault of the kernel's.

@@ -64,6 +64,15 @@ def test_without_a_limit_the_device_is_left_as_it_is(tmp_path, limits):
     assert "AssertionError: []" in load(tmp_path, 0)["failed"]["text"]
 
 
+def test_what_flushes_the_l2_is_read_and_not_written():
+    from tritonforge_worker import live
+
+    memory, total = torch.ones(1000), torch.empty(())
+    written = memory._version
+    live.flush(memory, total)
+    assert total == 1000 and memory._version == written
+
+
 def test_the_parent_keeps_compiled_modules_for_the_next_start(tmp_path):
     """Half of an import's time is the compilation of its sources: torch's, Triton's and our own."""
     shutil.copytree(ROOT / "worker", tmp_path / "worker", ignore=shutil.ignore_patterns("__pycache__"))

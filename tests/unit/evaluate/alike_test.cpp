@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -14,6 +15,26 @@ Verdict correct() {
   Verdict verdict;
   verdict.correct = true;
   return verdict;
+}
+
+TEST(Alike, WhateverAVerdictFollowsFromIsPartOfTheKey) {
+  std::set<std::string> keys{key_of({}, EvaluationMode::kPlan), key_of({}, EvaluationMode::kLive)};
+  const auto differs = [&](auto change) {
+    EvaluationRequest request;
+    change(request);
+    return keys.insert(key_of(request, EvaluationMode::kPlan)).second;
+  };
+  EXPECT_FALSE(differs([](auto& request) { request.problem_id = "a name"; }));
+  EXPECT_TRUE(differs([](auto& request) { request.problem_source = "a problem"; }));
+  EXPECT_TRUE(differs([](auto& request) { request.candidate = "a candidate"; }));
+  EXPECT_TRUE(differs([](auto& request) { request.seed = 7; }));
+  EXPECT_TRUE(differs([](auto& request) { request.fresh_seeds = false; }));
+  EXPECT_TRUE(differs([](auto& request) { request.backend = Backend::kHip; }));
+  EXPECT_TRUE(differs([](auto& request) { request.targets = {Target::kGfx942}; }));
+  EXPECT_TRUE(differs([](auto& request) { request.num_correct_trials = 4; }));
+  EXPECT_TRUE(differs([](auto& request) { request.num_perf_trials = 50; }));
+  EXPECT_TRUE(differs([](auto& request) { request.measure_performance = false; }));
+  EXPECT_TRUE(differs([](auto& request) { request.timeout_s = 600; }));  // what had less may have been cut short
 }
 
 constexpr int kOthers = 4;

@@ -90,6 +90,22 @@ TEST(EvaluatorTest, EqualCandidatesAtTheSameTimeAreJudgedOnce) {
   EXPECT_EQ(evaluator.health().at("evaluated"), 1);
 }
 
+// The first client's end bounds its problem's reference, too: whoever waits for longer has more time for it.
+TEST(EvaluatorTest, WhatAClientsEndCutShortIsNoEqualOnesVerdict) {
+  Evaluator evaluator({.workers = 4, .candidate_timeout_s = 60});
+  EvaluationRequest request = request_of("        return x + 1\n", 60);
+  request.problem_source += "\nimport time\ntime.sleep(3)\n";
+  const auto ask = [&](double seconds) {
+    return std::async(std::launch::async,
+                      [&, seconds] { return evaluator.evaluate(request, Deadline::after(seconds)); });
+  };
+  auto first = ask(2);
+  const Deadline started = Deadline::after(60);
+  while (evaluator.health().at("busy").get<int>() != 1) ASSERT_FALSE(started.expired());
+  auto longer = ask(60);
+  EXPECT_NE(longer.get().fault, Fault::kProblemError);
+}
+
 TEST(EvaluatorTest, NobodyKnowsASeedBefore) {
   Evaluator evaluator({.workers = 1, .candidate_timeout_s = 60});
   EvaluationRequest request = request_of("        return x + 1\n", 60);

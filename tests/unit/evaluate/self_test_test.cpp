@@ -64,7 +64,7 @@ TEST(SelfTest, WhatCouldNotBeTriedIsNotRefused) {
 }
 
 // Every attempt is made and refused, or it would show nothing.
-TEST(SelfTest, OfAChildTriesItsSiblingsAbstractSocketsAndDescriptors) {
+TEST(SelfTestOfAChild, TriesItsSiblingsAbstractSocketsAndDescriptors) {
   Zygote zygote({});
   const SelfTest test = test_sandbox(zygote, false, Deadline::after(60));
   for (const char* name : {"unshare", "abstract_socket", "leaked_descriptor", "ptrace_sibling", "read_sibling",
@@ -76,7 +76,7 @@ TEST(SelfTest, OfAChildTriesItsSiblingsAbstractSocketsAndDescriptors) {
 }
 
 // As on a GPU, whose compilers are processes of the child.
-TEST(SelfTest, AForkBombInAChildThatMayForkIsEndedFromOutside) {
+TEST(SelfTestOfAChild, EndsAForkBombInOneThatMayForkFromOutside) {
   Zygote zygote({});
   ChildLimits limits{.cpu_s = 20, .memory_bytes = uint64_t{64} << 30, .address_space = false, .processes = true};
   const std::string told = try_fork_bomb(zygote, limits, Deadline::after(60));

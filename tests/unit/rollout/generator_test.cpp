@@ -259,10 +259,10 @@ TEST_F(GeneratorTest, AFailureOfOursLeavesNoReturnBehind) {
 
 TEST_F(GeneratorTest, AnAbortedGenerationIsContinuedEachTokenWithItsVersion) {
   const std::string whole = answer_with("x");
+  size_t first_prompt = 0;
+  uint64_t seed = 0;
   mock.engine = [&](const Json& body) {
     const auto prompt = body["input_ids"].size();
-    static size_t first_prompt = 0;
-    static uint64_t seed = 0;
     if (first_prompt == 0) {
       first_prompt = prompt;
       seed = body["sampling_params"]["seed"];
