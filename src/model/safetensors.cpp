@@ -18,6 +18,7 @@ namespace tritonforge::model {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr const char* kMetadata = "__metadata__";
 constexpr uint64_t kMaxHeader = 100'000'000;  // as the reference implementation
 
 struct DtypeName {
@@ -124,84 +125,102 @@ SafetensorsFile::SafetensorsFile(std::string name, std::span<const std::byte> by
   parse();
 }
 
-void SafetensorsFile::parse() {
-  // Eight bytes of length, then the header: JSON of that length.
-  const auto bytes = bytes_;
-  const std::string where = path_.string();
+namespace {
+
+// Eight bytes of length, then the header: JSON of that length.
+std::pair<Json, uint64_t> read_header(std::span<const std::byte> bytes, const std::string& where) {
   if (bytes.size() < 8)
     fail(ErrorKind::kCorrupt, "{}: truncated: {} bytes, a safetensors file has at least 8", where, bytes.size());
-  uint64_t header_size = 0;
-  std::memcpy(&header_size, bytes.data(), 8);
-  if (header_size > kMaxHeader)
-    fail(ErrorKind::kCorrupt, "{}: header of {} bytes, expected at most {} (not a safetensors file?)", where,
-         header_size, kMaxHeader);
-  if (header_size > bytes.size() - 8) {
-    fail(ErrorKind::kCorrupt, "{}: truncated inside the header: expected {} bytes, found {}", where, header_size + 8,
+  uint64_t size = 0;
+  std::memcpy(&size, bytes.data(), 8);
+  if (size > kMaxHeader)
+    fail(ErrorKind::kCorrupt, "{}: header of {} bytes, expected at most {} (not a safetensors file?)", where, size,
+         kMaxHeader);
+  if (size > bytes.size() - 8) {
+    fail(ErrorKind::kCorrupt, "{}: truncated inside the header: expected {} bytes, found {}", where, size + 8,
          bytes.size());
   }
-  const Json header = parse_json_or_discard({reinterpret_cast<const char*>(bytes.data()) + 8, header_size});
+  Json header = parse_json_or_discard({reinterpret_cast<const char*>(bytes.data()) + 8, size});
   if (header.is_discarded()) fail(ErrorKind::kCorrupt, "{}: the header is not valid JSON", where);
   if (!header.is_object()) fail(ErrorKind::kCorrupt, "{}: the header is not a JSON object", where);
-  data_start_ = 8 + header_size;
-  const uint64_t data_size = bytes.size() - data_start_;
+  return {std::move(header), size};
+}
 
-  // Each entry: dtype, shape and byte range, which must agree with each other and with the file.
-  struct Range {
-    uint64_t begin, end;
-    const std::string* name;
-  };
-  std::vector<Range> ranges;
-  for (const auto& [name, value] : header.items()) {
-    if (name == "__metadata__") {
-      if (!value.is_object()) fail(ErrorKind::kCorrupt, "{}: __metadata__ is not an object", where);
-      for (const auto& [key, text] : value.items()) {
-        if (!text.is_string()) fail(ErrorKind::kCorrupt, "{}: metadata '{}' is not text", where, key);
-        metadata_[key] = text.get<std::string>();
-      }
-      continue;
-    }
-    const std::string tensor_where = fmt::format("{}: tensor '{}'", where, name);
-    if (!value.is_object()) fail(ErrorKind::kCorrupt, "{}: is not an object", tensor_where);
-    Entry entry;
-    entry.dtype = dtype_in_file(value, tensor_where);
-    uint64_t expected = c10::elementSize(entry.dtype);
-    for (const uint64_t size : unsigned_list(value, "shape", tensor_where)) {
-      if (__builtin_mul_overflow(expected, size, &expected) ||
-          expected > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-        fail(ErrorKind::kCorrupt, "{}: shape is too large", tensor_where);
-      }
-      entry.shape.push_back(static_cast<int64_t>(size));
-    }
-    const auto offsets = unsigned_list(value, "data_offsets", tensor_where);
-    if (offsets.size() != 2 || offsets[0] > offsets[1])
-      fail(ErrorKind::kCorrupt, "{}: data_offsets must be [begin, end]", tensor_where);
-    if (offsets[1] > data_size) {
-      fail(ErrorKind::kCorrupt, "{}: ends at byte {} of the data, but only {} are there (truncated?)", tensor_where,
-           offsets[1], data_size);
-    }
-    if (offsets[1] - offsets[0] != expected) {
-      fail(ErrorKind::kCorrupt, "{}: expected {} bytes for {} of [{}], found {}", tensor_where, expected,
-           name_in_file(entry.dtype), fmt::join(entry.shape, ", "), offsets[1] - offsets[0]);
-    }
-    entry.begin = offsets[0];
-    entry.end = offsets[1];
-    const auto [at, added] = entries_.emplace(name, std::move(entry));
-    ranges.push_back({offsets[0], offsets[1], &at->first});
+std::map<std::string, std::string> metadata_of(const Json& header, const std::string& where) {
+  std::map<std::string, std::string> metadata;
+  const auto found = header.find(kMetadata);
+  if (found == header.end()) return metadata;
+  if (!found->is_object()) fail(ErrorKind::kCorrupt, "{}: __metadata__ is not an object", where);
+  for (const auto& [key, text] : found->items()) {
+    if (!text.is_string()) fail(ErrorKind::kCorrupt, "{}: metadata '{}' is not text", where, key);
+    metadata[key] = text.get<std::string>();
   }
-  // Together they cover the data once: no overlap, no hole, nothing behind.
-  std::sort(ranges.begin(), ranges.end(),
-            [](const Range& a, const Range& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
-  uint64_t covered = 0;
-  for (const auto& range : ranges) {
-    if (range.begin != covered) {
-      fail(ErrorKind::kCorrupt, "{}: tensor '{}' begins at byte {}, expected {} ({})", where, *range.name, range.begin,
-           covered, range.begin < covered ? "it overlaps the one before" : "a hole in the data");
+  return metadata;
+}
+
+}  // namespace
+
+// Dtype, shape and byte range, which must agree with each other and with the file.
+SafetensorsFile::Entry SafetensorsFile::read_entry(const Json& value, uint64_t data_size, const std::string& where) {
+  if (!value.is_object()) fail(ErrorKind::kCorrupt, "{}: is not an object", where);
+  Entry entry;
+  entry.dtype = dtype_in_file(value, where);
+  uint64_t expected = c10::elementSize(entry.dtype);
+  for (const uint64_t size : unsigned_list(value, "shape", where)) {
+    if (__builtin_mul_overflow(expected, size, &expected) ||
+        expected > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      fail(ErrorKind::kCorrupt, "{}: shape is too large", where);
     }
-    covered = range.end;
+    entry.shape.push_back(static_cast<int64_t>(size));
+  }
+  const auto offsets = unsigned_list(value, "data_offsets", where);
+  if (offsets.size() != 2 || offsets[0] > offsets[1])
+    fail(ErrorKind::kCorrupt, "{}: data_offsets must be [begin, end]", where);
+  if (offsets[1] > data_size) {
+    fail(ErrorKind::kCorrupt, "{}: ends at byte {} of the data, but only {} are there (truncated?)", where, offsets[1],
+         data_size);
+  }
+  if (offsets[1] - offsets[0] != expected) {
+    fail(ErrorKind::kCorrupt, "{}: expected {} bytes for {} of [{}], found {}", where, expected,
+         name_in_file(entry.dtype), fmt::join(entry.shape, ", "), offsets[1] - offsets[0]);
+  }
+  entry.begin = offsets[0];
+  entry.end = offsets[1];
+  return entry;
+}
+
+// Together the entries cover the data once: no overlap, no hole, nothing behind.
+void SafetensorsFile::check_cover(uint64_t data_size) const {
+  std::vector<decltype(entries_)::const_pointer> in_order;
+  for (const auto& entry : entries_) in_order.push_back(&entry);
+  const auto range = [](const auto* entry) { return std::tie(entry->second.begin, entry->second.end); };
+  std::ranges::sort(in_order, {}, range);
+  const std::string where = path_.string();
+  uint64_t covered = 0;
+  for (const auto* one : in_order) {
+    const auto& [name, entry] = *one;
+    if (entry.begin != covered) {
+      fail(ErrorKind::kCorrupt, "{}: tensor '{}' begins at byte {}, expected {} ({})", where, name, entry.begin,
+           covered, entry.begin < covered ? "it overlaps the one before" : "a hole in the data");
+    }
+    covered = entry.end;
   }
   if (covered != data_size)
     fail(ErrorKind::kCorrupt, "{}: the tensors end at byte {} of the data, but the file has {}", where, covered,
          data_size);
+}
+
+void SafetensorsFile::parse() {
+  const std::string where = path_.string();
+  const auto [header, header_size] = read_header(bytes_, where);
+  data_start_ = 8 + header_size;
+  const uint64_t data_size = bytes_.size() - data_start_;
+  metadata_ = metadata_of(header, where);
+  for (const auto& [name, value] : header.items()) {
+    if (name == kMetadata) continue;
+    entries_.emplace(name, read_entry(value, data_size, fmt::format("{}: tensor '{}'", where, name)));
+  }
+  check_cover(data_size);
 }
 
 std::vector<std::string> SafetensorsFile::names() const {
@@ -236,7 +255,7 @@ SafetensorsLayout lay_out_safetensors(const std::vector<std::pair<std::string, a
   std::stable_sort(layout.tensors.begin(), layout.tensors.end(),
                    [](const auto& a, const auto& b) { return a.second.element_size() > b.second.element_size(); });
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+  if (!metadata.empty()) header[kMetadata] = metadata;
   uint64_t offset = 0;
   for (const auto& [name, tensor] : layout.tensors) {
     TF_CHECK(tensor.defined() && !header.contains(name), "tensor '{}' is undefined or listed twice", name);

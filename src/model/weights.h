@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/filesystem.h"
+#include "base/json.h"
 #include "model/model.h"
 
 namespace tritonforge::model {
@@ -65,12 +66,14 @@ class SafetensorsFile {
   at::Tensor tensor(const std::string& name) const;  // a view of the map: clone it to keep it
 
  private:
-  void parse();
   struct Entry {
     at::ScalarType dtype;
     std::vector<int64_t> shape;
     size_t begin, end;  // in the data section
   };
+  void parse();
+  static Entry read_entry(const Json& value, uint64_t data_size, const std::string& where);
+  void check_cover(uint64_t data_size) const;
   const Entry& entry(const std::string& name) const;  // throws kCorrupt with the nearest name
   fs::path path_;
   std::span<const std::byte> bytes_;

@@ -18,6 +18,7 @@ constexpr int kSilence_s = 60;  // after which a machine that does not answer at
 struct Attempt {
   bool reused = false, connected = false, written = false, any_reply = false, head_seen = false, hung_up = false;
   error_code error;  // transport failure
+  ErrorKind kind = ErrorKind::kUnavailable;
   std::string what;  // what was being done
 };
 
@@ -68,8 +69,7 @@ class Exchange {
                                                         : attempt.connected ? "without a reply"
                                                                             : "in the TLS handshake"));
     }
-    return Error(ErrorKind::kUnavailable,
-                 fmt::format("{}: {} (while {})", name, attempt.error.message(), attempt.what));
+    return Error(attempt.kind, fmt::format("{}: {} (while {})", name, attempt.error.message(), attempt.what));
   }
 
   awaitable<void> try_once(Attempt& attempt, bool allow_reuse) {
@@ -190,6 +190,7 @@ class Exchange {
         if (failed && failed != http::error::need_more) {
           attempt.error = failed;
           attempt.what = "reading a malformed reply";
+          if (!attempt.head_seen) attempt.kind = ErrorKind::kUsage;  // it is no HTTP
           co_return;
         }
         if (parser->is_interim()) fresh_parser();

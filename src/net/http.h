@@ -150,8 +150,8 @@ struct ClientOptions {
 };
 
 // Blocking client; thread-safe; keeps connections alive per host. A transport failure is kUnavailable, a deadline
-// kTimeout, a certificate that is refused by either side, or TLS that one side does not speak, kUsage: all naming the
-// URL. Any HTTP status is a Response.
+// kTimeout, a certificate that is refused by either side, or TLS or HTTP that one side does not speak, kUsage: all
+// naming the URL. Any HTTP status is a Response.
 class HttpClient {
  public:
   explicit HttpClient(ClientOptions options = {});

@@ -98,11 +98,17 @@ class Planner {
   }
 
   Layout plan() {
-    // The actor's ranks.
-    const Devices& actor = section_.actor.devices;
+    place_actor();
+    place_engines();
+    place_evaluator();
+    return layout_;
+  }
+
+ private:
+  Degrees actor_degrees() const {
     Degrees degrees = section_.actor.degrees;
     const int64_t model = degrees.tp * degrees.cp * degrees.pp;
-    const int64_t given = given_gpus("actor", actor);
+    const int64_t given = given_gpus("actor", section_.actor.devices);
     if (degrees.dp == 0) degrees.dp = given == 0 ? 1 : std::max<int64_t>(1, given / model);
     const int64_t world = model * degrees.dp;
     if (given > 0 && world != given) {
@@ -115,9 +121,13 @@ class Planner {
     if (degrees.dp * degrees.cp % degrees.ep != 0)
       fail(ErrorKind::kUsage, "'placement.actor.ep' {} does not divide dp * cp = {}", degrees.ep,
            degrees.dp * degrees.cp);
-    layout_.actor_degrees = degrees;
-    layout_.actor = places("actor", actor, world);
-    const int64_t near = degrees.tp;
+    return degrees;
+  }
+
+  void place_actor() {
+    const Degrees degrees = layout_.actor_degrees = actor_degrees();
+    const int64_t world = degrees.tp * degrees.cp * degrees.pp * degrees.dp, near = degrees.tp;
+    layout_.actor = places("actor", section_.actor.devices, world);
     for (int64_t rank = 0; rank < world; rank += near) {
       if (layout_.actor[rank].host != layout_.actor[rank + near - 1].host) {
         layout_.notes.push_back(
@@ -125,7 +135,9 @@ class Planner {
         break;
       }
     }
-    // The engines.
+  }
+
+  void place_engines() {
     const RolloutPlacement& rollout = section_.rollout;
     Degrees engine = rollout.degrees;
     if (engine.dp > 1) fail(ErrorKind::kUsage, "'placement.rollout.dp': engines are 'placement.rollout.engines'");
@@ -144,7 +156,9 @@ class Planner {
              engines, each, engines * each, gpus, gpus / each);
       layout_.engines = places("rollout", rollout.devices, engines);
     }
-    // The evaluator, one process.
+  }
+
+  void place_evaluator() {  // one process
     const EvalPlacement& eval = section_.eval;
     if (!eval.with.empty()) {
       own_nothing("eval", eval.devices);
@@ -152,13 +166,10 @@ class Planner {
       layout_.eval_shares = true;
       (eval.with == "actor" ? layout_.actor_shares : layout_.rollout_shares) = true;
     } else {
-      const auto where = places("eval", eval.devices, 1);
-      layout_.eval = where.front();
+      layout_.eval = places("eval", eval.devices, 1).front();
     }
-    return layout_;
   }
 
- private:
   const std::vector<std::string>& hosts_of(const std::string& group, const Devices& devices) const {
     for (const std::string& host : devices.hosts) {
       if (std::find(layout_.hosts.begin(), layout_.hosts.end(), host) == layout_.hosts.end())

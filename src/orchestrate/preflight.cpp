@@ -7,7 +7,9 @@
 #include "base/hub.h"
 #include "net/bulk.h"
 #include "net/http.h"
+#include "net/retry.h"
 #include "orchestrate/inputs.h"
+#include "rollout/peers.h"
 #include "rollout/prompts.h"
 #include "tokenizer/chat_codec.h"
 
@@ -62,6 +64,17 @@ void check_chat_server(const std::string& url) {
   if (!reply.ok()) fail(reply.error().kind(), "model.chat_url: {}", reply.error().what());
 }
 
+// One that does not answer yet is waited for by the run. What answers as no engine does is none later, either.
+void check_engine(const std::string& url) {
+  const std::string what = url + "/health";
+  const auto reply = net::HttpClient({.timeout_s = 5}).get(what);
+  std::string said;
+  if (!reply.ok() && !net::is_transient(reply.error())) said = reply.error().what();
+  if (reply.ok() && reply->status / 100 != 2 && !rollout::may_pass(reply->status))
+    said = fmt::format("GET {}: {}", what, reply->status);
+  if (!said.empty()) fail(ErrorKind::kUsage, "engine.external: {}: is this the address of another server?", said);
+}
+
 }  // namespace
 
 // What a placement may say and no process can do yet.
@@ -108,6 +121,7 @@ void check_plan(const RecipeConfig& config) {
     check_chat_server(config.model.chat_url);
     return;
   }
+  std::ranges::for_each(config.engine.external, check_engine);
   const auto codec = tokenizer::load_chat_codec(model);
   if (config.has_stage("rl")) {
     check_prompts(config, "rl.problems", rl_problems(config), *codec);

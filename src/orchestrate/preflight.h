@@ -9,6 +9,7 @@ namespace tritonforge::orchestrate {
 
 // Throws the first thing that would end the run later: kNotFound (a file or folder that a key names), kUsage (an empty
 // set of problems, a prompt that leaves no room for an answer), kMachine (a device that is not there).
+// Servers that run already are asked: a chat server must answer, an engine need not yet.
 void check_plan(const RecipeConfig& config);
 
 // What keeps no run from going on and is likely not what was meant: a line each, naming the key.

@@ -15,6 +15,7 @@
 #include "base/checksum.h"
 #include "base/descriptor.h"
 #include "base/log.h"
+#include "net/key.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -131,12 +132,9 @@ int RemoteLauncher::run(const std::string& host, const std::string& command, con
 void RemoteLauncher::copy(const std::string& host, const fs::path& target, const std::vector<std::string>& tar,
                           const std::stop_token& stop) const {
   log::info("{}: copies {} there", host, target.string());
-  const std::string path = plain_path(target);
-  // Side by side with others that copy the same: the first that is done stays.
-  const std::string unpack = fmt::format(
-      "mkdir -p {1} && d=$(mktemp -d {0}.XXXXXX) && tar -xf - -C $d && touch $d/.complete && "
-      "(mv -T $d {0} 2>/dev/null || test -e {0}/.complete); code=$?; rm -rf $d; exit $code",
-      path, plain_path(target.parent_path()));
+  const std::string path = plain_path(target), part = path + "." + net::random_key();
+  const std::string unpack = fmt::format("mkdir -p {} && mkdir {} && tar -xf - -C {} || {{ rm -rf {}; exit 1; }}",
+                                         plain_path(target.parent_path()), part, part, part);
   Pipe archive = make_pipe();
   ChildProcess source({.argv = tar, .stdout_fd = archive.write.get()});
   ChildProcess sink({.argv = on_host(host, unpack, /*has_input=*/true), .stdin_fd = archive.read.get()});
@@ -148,9 +146,18 @@ void RemoteLauncher::copy(const std::string& host, const fs::path& target, const
   });
   const Deadline deadline = Deadline::after(kCopyTimeout);
   const auto received = sink.wait(deadline), sent = source.wait(deadline);
-  if (received != 0 || sent != 0)
-    fail(ErrorKind::kMachine, "{}: {} could not be copied there ({})", host, path,
-         received ? fmt::format("exit {}", *received) : "no end in an hour");
+  const auto failed = [&](const std::string& why) {
+    fail(ErrorKind::kMachine, "{}: {} could not be copied there ({})", host, path, why);
+  };
+  if (received != 0) failed(received ? fmt::format("exit {}", *received) : "no end in an hour");
+  // An archive has an end whether tar could read every file or not. Side by side with others that copy the same: the
+  // first that is done stays.
+  const std::string keep = fmt::format("touch {1}/.complete && (mv -T {1} {0} 2>/dev/null || test -e {0}/.complete); ",
+                                       path, part);
+  const int kept = run(host, fmt::format("{}code=$?; rm -rf {}; exit $code", sent == 0 ? keep : "", part), stop);
+  if (sent != 0)
+    failed(sent ? fmt::format("tar ended with {} here: its message is above", *sent) : "no end in an hour");
+  if (kept != 0) failed(fmt::format("exit {}", kept));
 }
 
 // What a host lacks, in one command: 10 + i for the shared path i, else what is to be copied there.

@@ -159,11 +159,13 @@ void RunRecord::require_buffer() const {
        (folder_ / "buffer.sqlite").string());
 }
 
-void RunRecord::save_state() {
+void RunRecord::save_state() const {
+  std::unique_lock lock(mutex_);
   Json rows = Json::array();
   for (const auto& row : rows_) rows.push_back(to_json(row));
   const Json state = {{"started", started_}, {"begun", begun_}, {"done", done_},
                       {"wall_s", wall_s_},   {"rows", rows},    {"leases_to_commit", leases_to_commit_}};
+  lock.unlock();
   write_file_atomic(folder_ / "state.json", state.dump(1));
 }
 
@@ -173,9 +175,12 @@ bool RunRecord::stage_done(const std::string& stage) const {
 }
 
 void RunRecord::begin_stage(const std::string& stage) {
-  std::lock_guard lock(mutex_);
-  if (std::find(begun_.begin(), begun_.end(), stage) != begun_.end()) return;
-  begun_.push_back(stage);
+  std::lock_guard writing(writing_);
+  {
+    std::lock_guard lock(mutex_);
+    if (std::find(begun_.begin(), begun_.end(), stage) != begun_.end()) return;
+    begun_.push_back(stage);
+  }
   save_state();
 }
 
@@ -186,11 +191,14 @@ std::vector<std::string> RunRecord::begun_stages() const {
 
 void RunRecord::finish_stage(const std::string& stage, double wall_s, const std::vector<BenchRow>& rows,
                              const std::vector<std::string>& leases) {
-  std::lock_guard lock(mutex_);
-  done_.push_back(stage);
-  wall_s_[stage] += wall_s;
-  rows_.insert(rows_.end(), rows.begin(), rows.end());
-  leases_to_commit_.insert(leases_to_commit_.end(), leases.begin(), leases.end());
+  std::lock_guard writing(writing_);
+  {
+    std::lock_guard lock(mutex_);
+    done_.push_back(stage);
+    wall_s_[stage] += wall_s;
+    rows_.insert(rows_.end(), rows.begin(), rows.end());
+    leases_to_commit_.insert(leases_to_commit_.end(), leases.begin(), leases.end());
+  }
   save_state();
 }
 
@@ -200,8 +208,11 @@ std::vector<std::string> RunRecord::leases_to_commit() const {
 }
 
 void RunRecord::leases_are_committed() {
-  std::lock_guard lock(mutex_);
-  if (std::exchange(leases_to_commit_, {}).empty()) return;
+  std::lock_guard writing(writing_);
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(leases_to_commit_, {}).empty()) return;
+  }
   save_state();
 }
 
@@ -258,12 +269,12 @@ void RunRecord::add_rl_step(const RlStep& step) {
 }
 
 void RunRecord::add_step(const std::string& stage, int64_t number, Json step) {
-  std::lock_guard lock(mutex_);
-  const auto last = last_step_.find(stage);
-  if (last != last_step_.end() && number <= last->second) return;
+  std::lock_guard writing(writing_);
+  if (number <= last_step(stage)) return;
   step["stage"] = stage;
   step["time"] = unix_seconds();
   append_line_durable(folder_ / "steps.jsonl", step.dump());
+  std::lock_guard lock(mutex_);
   last_step_[stage] = number;
   new_steps_.push_back(std::move(step));
 }
@@ -281,12 +292,12 @@ void RunRecord::add_transcripts(const std::vector<Trajectory>& transcripts, int6
     lines += (lines.empty() ? "" : "\n") + line.dump();
   }
   if (lines.empty()) return;
-  std::lock_guard lock(mutex_);
+  std::lock_guard writing(writing_);
   append_line_durable(folder_ / "trajectories.jsonl", lines);
 }
 
 void RunRecord::add_problem(const std::string& id, const std::string& source) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard writing(writing_);
   if (problems_.insert(id).second)
     append_line_durable(folder_ / "problems.jsonl", Json{{"id", id}, {"source", source}}.dump());
 }
@@ -407,11 +418,10 @@ void RunRecord::set_end(const std::string& state, const std::string& reason) {
 }
 
 void RunRecord::write_result(int64_t seed) {
-  std::lock_guard lock(mutex_);
   Json stages = Json::array();
-  for (const auto& row : rows_) stages.push_back(to_json(row));
+  for (const auto& row : rows()) stages.push_back(to_json(row));
   Json wall = {{"data", 0.0}, {"sft", 0.0}, {"rl", 0.0}, {"bench", 0.0}};
-  for (const auto& [stage, seconds] : wall_s_) {
+  for (const auto& [stage, seconds] : wall_s()) {
     wall[kind_of(stage)] = wall.value(kind_of(stage), 0.0) + seconds;
   }
   write_file_atomic(folder_ / "result.json", Json{{"stages", stages}, {"wall_s", wall}, {"seed", seed}}.dump(1) + "\n");

@@ -110,7 +110,7 @@ class RunRecord {
   double started() const;  // unix seconds, of the run's first start
 
  private:
-  void save_state();
+  void save_state() const;
   void cut_transcripts() const;
   void require_buffer() const;
   std::vector<std::string> left() const;
@@ -129,7 +129,8 @@ class RunRecord {
   };
   fs::path folder_;
   FolderLock lock_;
-  mutable std::mutex mutex_;
+  std::mutex writing_;        // of who adds to the folder: kept while the disk takes it; taken before mutex_
+  mutable std::mutex mutex_;  // of the fields: for no longer than a look, for the terminal and status.json
   std::vector<std::string> begun_, done_, plan_;
   double started_;
   std::map<std::string, double> wall_s_;
@@ -137,7 +138,7 @@ class RunRecord {
   std::vector<std::string> leases_to_commit_;
   std::map<std::string, int64_t> last_step_;
   std::vector<Json> new_steps_;
-  std::set<std::string> problems_;
+  std::set<std::string> problems_;  // under writing_
   Progress progress_;
   std::string state_ = "running", reason_;
   Pace pace_;

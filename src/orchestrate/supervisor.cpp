@@ -208,7 +208,6 @@ double Supervisor::grace_of(const Role& role) {
 void Supervisor::watch(Role& role) {
   bool has_run = false;  // one that never came up is not tried again: its fault is in the command or the machine
   while (true) {
-    // Up: started, healthy, brought up to date.
     std::string reason;
     try {
       bring_up(role, /*restarted=*/has_run);
@@ -222,49 +221,53 @@ void Supervisor::watch(Role& role) {
       reason = error.what();
     }
     if (reason.empty()) reason = watch_healthy(role);
-    // Asked to stop: the end of the watch.
-    std::unique_lock lock(mutex_);
-    const double grace_s = grace_of(role);
-    role.ready = false;
-    role.status.figures.clear();
-    if (role.stopping) {
-      lock.unlock();
-      if (role.process) role.process->stop(grace_s);
-      lock.lock();
-      role.status.state = RoleState::kYellow;
-      role.status.detail = "stopped";
-      changed_.notify_all();
-      return;
-    }
-    // Died, or never came up: what is left of it ends, and too many deaths in a row fail the run.
-    lock.unlock();
-    if (role.process) {
-      role.process->stop(/*grace_s=*/2);
-      launcher_->ended(role.spec.name, *role.process);
-    }
-    lock.lock();
-    role.deaths.push_back(Clock::now());
-    while (!role.deaths.empty() && seconds_since(role.deaths.front()) > options_.restart_window_s)
-      role.deaths.pop_front();
-    if (!has_run || static_cast<int64_t>(role.deaths.size()) > options_.max_restarts) {
-      role.status.state = RoleState::kRed;
-      role.status.detail = role.startup_error = reason;
-      changed_.notify_all();
-      return;
-    }
-    // Again, after a back-off that a stop ends.
-    role.status.state = RoleState::kYellow;
-    role.status.detail = "restarting: " + reason;
-    ++role.status.restarts;
-    changed_.notify_all();
-    log::warn("{} {}; starting it again ({} of {})", role.spec.name, reason, role.deaths.size(), options_.max_restarts);
-    const double back_off = 0.1 * (1 << std::min<size_t>(role.deaths.size(), 6));
-    if (changed_.wait_for(lock, std::chrono::duration<double>(back_off), [&] { return role.stopping; })) {
-      role.status.detail = "stopped";
-      changed_.notify_all();
-      return;
-    }
+    if (take_down(role) || !may_start_again(role, reason, has_run)) return;
   }
+}
+
+// What is left of its process ends. Whether it was asked to stop.
+bool Supervisor::take_down(Role& role) {
+  constexpr double kDeadGrace = 2;
+  std::unique_lock lock(mutex_);
+  const bool stopping = role.stopping;
+  const double grace_s = stopping ? grace_of(role) : kDeadGrace;
+  role.ready = false;
+  role.status.figures.clear();
+  lock.unlock();
+  if (role.process) role.process->stop(grace_s);
+  if (!stopping) {
+    if (role.process) launcher_->ended(role.spec.name, *role.process);
+    return false;
+  }
+  lock.lock();
+  role.status.state = RoleState::kYellow;
+  role.status.detail = "stopped";
+  changed_.notify_all();
+  return true;
+}
+
+// After a back-off, which a stop ends. Not where it never came up, or died too often: that fails the run.
+bool Supervisor::may_start_again(Role& role, const std::string& reason, bool has_run) {
+  std::unique_lock lock(mutex_);
+  role.deaths.push_back(Clock::now());
+  while (!role.deaths.empty() && seconds_since(role.deaths.front()) > options_.restart_window_s)
+    role.deaths.pop_front();
+  if (!has_run || static_cast<int64_t>(role.deaths.size()) > options_.max_restarts) {
+    role.status.state = RoleState::kRed;
+    role.status.detail = role.startup_error = reason;
+    changed_.notify_all();
+    return false;
+  }
+  role.status.state = RoleState::kYellow;
+  role.status.detail = "restarting: " + reason;
+  ++role.status.restarts;
+  changed_.notify_all();
+  log::warn("{} {}; starting it again ({} of {})", role.spec.name, reason, role.deaths.size(), options_.max_restarts);
+  const double back_off = 0.1 * (1 << std::min<size_t>(role.deaths.size(), 6));
+  if (!changed_.wait_for(lock, std::chrono::duration<double>(back_off), [&] { return role.stopping; })) return true;
+  role.status.detail = "stopped";
+  changed_.notify_all();
+  return false;
 }
 
 std::shared_ptr<Supervisor::Role> Supervisor::find(const std::string& name) const {

@@ -94,6 +94,8 @@ class Supervisor {
   void watch(Role& role);
   void bring_up(Role& role, bool restarted);
   std::string watch_healthy(Role& role);
+  bool take_down(Role& role);
+  bool may_start_again(Role& role, const std::string& reason, bool has_run);
   static void join(Role& role);
   static double grace_of(const Role& role);  // under mutex_
   std::shared_ptr<Role> find(const std::string& name) const;

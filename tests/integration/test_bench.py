@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import signal
+import socketserver
 import sqlite3
 import subprocess
 import threading
@@ -323,6 +324,34 @@ def test_a_page_in_place_of_an_answer_is_one_line(tmp_path):
     website.shutdown()
     assert done.returncode == 1, done.stderr
     assert "answered 501: a page in HTML, 'Error response'" in done.stderr.splitlines()[-1], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", "GET {url}/health: 404"),
+        (b"SSH-2.0-OpenSSH_9.2p1\r\n", "GET {url}/health: bad version (while reading a malformed reply)"),
+    ],
+    ids=["a website", "no HTTP"],
+)
+def test_what_is_no_engine_is_not_waited_for(tmp_path, answer, said):
+    class NoEngine(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.request.recv(4096)
+            self.request.sendall(answer)
+
+    write_problems(tmp_path / "problems.parquet")
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), NoEngine) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{other.server_address[1]}"
+        command = [BINARY, "bench", "--problems", tmp_path / "problems.parquet", "--limit", "1", "--model", url]
+        command += ["--tokenizer", "models/tiny-base", "--output", tmp_path / "run"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        other.shutdown()
+    assert done.returncode in (1, 2), done.stderr
+    assert done.stderr.startswith("tritonforge: engine.external: " + said.format(url=url)), done.stderr
+    assert "is this the address of another server?" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert not (tmp_path / "run").exists()  # nothing was started
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -416,19 +416,48 @@ def test_a_closed_pipe_is_no_error(undisturbed, tmp_path):
     assert run.weights("sft") == undisturbed.weights("sft")
 
 
+class HeldDisk:
+    """The disk of a run that takes no file NAME from hold(NAME) to let_go(NAME), a minute at most."""
+
+    def __init__(self, folder):
+        self.folder = folder / "held"
+        self.folder.mkdir()
+        self.program = ("env", f"LD_PRELOAD={preloaded(folder, 'hold_sync')}", f"HOLD_SYNC={self.folder}", BINARY)
+        self.last = {}
+
+    def hold(self, run, name):
+        (self.folder / name).touch()
+        run.wait_for((self.folder / f"{name}.held").exists, f"a {name} that is written")
+        self.last[name] = threading.Timer(60, (self.folder / name).unlink)
+        self.last[name].start()
+
+    def let_go(self, name):
+        self.last[name].cancel()
+        assert (self.folder / name).exists(), f"it waited for {name}"
+        (self.folder / name).unlink()
+
+
 def test_a_signal_is_answered_while_the_disk_takes_no_status(tmp_path):
-    hold = tmp_path / "hold"
-    settings = (f"LD_PRELOAD={preloaded(tmp_path, 'hold_sync')}", f"HOLD_SYNC={hold}")
-    run = Run(tmp_path / "a", program=("env", *settings, BINARY))
-    hold.touch()
-    run.wait_for((tmp_path / "hold.held").exists, "a status that is written")
-    last = threading.Timer(60, lambda: hold.unlink(missing_ok=True))
-    last.start()
+    disk = HeldDisk(tmp_path)
+    run = Run(tmp_path / "a", program=disk.program)
+    disk.hold(run, "status.json")
     run.process.send_signal(signal.SIGINT)
     run.wait_for_line("stopping: the turns under way end")
-    assert hold.exists(), "it waited for the disk"
-    last.cancel()
-    hold.unlink()
+    disk.let_go("status.json")
+    run.finish(130)
+
+
+def test_the_status_goes_on_while_the_disk_takes_nothing_else(tmp_path):
+    disk = HeldDisk(tmp_path)
+    run = Run(tmp_path / "a", "--set", "stages=[rl]", program=disk.program)
+    run.wait_for(lambda: run.status()["roles"], "a status")
+    for name in ("state.json", "problems.jsonl", "trajectories.jsonl", "steps.jsonl"):
+        disk.hold(run, name)
+        for _ in range(3):  # the first ones may have been begun before
+            last = run.status()
+            run.wait_for(lambda last=last: run.status() != last, "another status")
+        disk.let_go(name)
+    run.process.send_signal(signal.SIGINT)
     run.finish(130)
 
 

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import urllib.error
@@ -155,6 +156,26 @@ def test_an_agent_that_hears_nothing_more_ends_what_it_started(tmp_path):
     assert process.wait(timeout=60) == 137
     assert process.stdout.read() == "exited 137\n"
     process.stdin.close()
+
+
+def test_an_archive_that_tar_could_not_make_whole_is_not_kept(tmp_path, monkeypatch):
+    """Of a file that is gone before tar reads it tar says so, and ends the archive as if nothing were missing. The
+    stand-in for ssh has this machine for the host."""
+    tar = shutil.which("tar")
+    for name, script in {
+        "ssh": 'for command; do :; done\nexec sh -c "$command"',
+        "tar": f'{tar} "$@"\ncode=$?\n[ "$1" = -xf ] || code=1\nexit $code',
+    }.items():
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    settings = [*SMALL, "stages=[sft]", "placement.hosts=[localhost, far]", "placement.actor.hosts=[far]"]
+    said = Run(tmp_path, "--launcher", "ssh", *flags(settings), output="none").finish(code=3)
+    assert "could not be copied there (tar ended with 1 here: its message is above)" in said
+    assert list((tmp_path / "cache/tritonforge/nodes").iterdir()) == []
 
 
 def test_a_signal_while_hosts_are_prepared_ends_the_run(tmp_path, monkeypatch):

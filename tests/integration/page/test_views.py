@@ -1,6 +1,8 @@
 """What each view says, against what is in the run folders."""
 
 import json
+import pathlib
+import shutil
 import subprocess
 import time
 
@@ -10,6 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 import made_runs
 from conftest import BINARY
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 VIEWS = ["overview", "curves", "timeline", "trajectories", "problems", "flags", "about"]
 PLACES = [f"/{view}?run=first" for view in VIEWS]
 PLACES += ["/runs", "/compare?runs=first,second", "/trajectories?run=first&index=0", "/overview?run=killed"]
@@ -239,6 +242,21 @@ def test_accessible_and_not_wider_than_the_window(visit, width, scheme):
         found = Axe().run(page).response["violations"]
         assert [(one["id"], [n["html"][:200] for n in one["nodes"]]) for one in found] == [], place
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, place
+
+
+def test_a_benchs_report_is_as_wide_as_a_phone_whatever_its_words(browser, tmp_path):
+    model = tmp_path / ("a_name_without_a_place_to_break_it_" * 5)
+    shutil.copytree(ROOT / "models/tiny-base", model)
+    command = [BINARY, "bench", "--model", model, "--problems", ROOT / "problems", "--limit", "1"]
+    command += ["--prompt", "minimal", "--max-new-tokens", "8", "--output", tmp_path / "run"]
+    subprocess.run(command, check=True, capture_output=True)
+    page = browser.new_page(viewport={"width": 400, "height": 900})
+    page.goto((tmp_path / "run/bench-base/report.html").as_uri())
+    assert model.name in text(page, "body")
+    tables = page.locator(".scroll").evaluate_all("all => all.map(one => one.scrollWidth > one.clientWidth)")
+    assert any(tables), "a table that is wider than its frame scrolls in it"
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    page.close()
 
 
 @pytest.mark.parametrize("view", ["timeline", "flags"])

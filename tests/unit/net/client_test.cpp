@@ -85,7 +85,9 @@ TEST(Client, CutAndMalformedRepliesAreErrors) {
   ScriptedServer server({"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "banana\r\n\r\n", ""});
   HttpClient client;
   EXPECT_THAT(client.get(server.url).error().what(), HasSubstr("in the middle of its reply"));
-  EXPECT_THAT(client.get(server.url).error().what(), HasSubstr("malformed"));
+  const Error malformed = client.get(server.url).error();
+  EXPECT_THAT(malformed.what(), HasSubstr("malformed"));
+  EXPECT_EQ(malformed.kind(), ErrorKind::kUsage);  // no HTTP: it is not asked again
   EXPECT_THAT(client.get(server.url).error().what(), HasSubstr("without a reply"));
   EXPECT_EQ(server.connections, 3);  // a fresh connection that fails is not tried twice
 }

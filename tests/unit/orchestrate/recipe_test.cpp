@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "base/hub.h"
 #include "orchestrate/preflight.h"
 #include "orchestrate/run_context.h"
 #include "orchestrate/stages.h"
@@ -62,6 +63,17 @@ TEST_F(RecipeTest, EveryShippedRecipeLoadsAndSurvivesADump) {
     ++count;
   }
   EXPECT_GE(count, 2);
+}
+
+TEST_F(RecipeTest, AShippedRecipeNamesAModelOfTheRepositoryOfARunOrOfTheHub) {
+  const fs::path root = TF_SOURCE_DIR;
+  for (const auto& entry : fs::directory_iterator(root / "recipes")) {
+    if (entry.path().extension() != ".yaml") continue;
+    const fs::path model = load_recipe(entry.path(), {}).model.path;
+    const bool of_the_hub = parse_hub_name(model) &&
+                            !fs::exists(root / *model.begin());  // what pull_hint takes for one
+    EXPECT_TRUE(fs::exists(root / model) || *model.begin() == "runs" || of_the_hub) << entry.path() << ": " << model;
+  }
 }
 
 TEST_F(RecipeTest, OnlyWhatDecidesTheResultKeepsAResumeFromGoingOn) {
