@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/line_tail.h"
 #include "base/log.h"
 #include "net/http.h"
 
@@ -108,7 +109,7 @@ void Supervisor::bring_up(Role& role, bool restarted) {
   const Deadline deadline = Deadline::after(timeout_s);
   while (true) {
     if (const auto code = role.process->wait(Deadline::after(0.05))) {
-      fail(ErrorKind::kUnavailable, "exited with {}: {}", *code, log_tail(role.spec.name));
+      fail(ErrorKind::kUnavailable, "exited with {}: {}", *code, last_line(job.log));
     }
     {
       std::lock_guard lock(mutex_);
@@ -117,8 +118,8 @@ void Supervisor::bring_up(Role& role, bool restarted) {
     const auto reply = client.get(role.spec.url + "/health");
     if (reply.ok() && reply->status == 200 && is_instance(*reply, instance)) break;
     if (deadline.expired()) {
-      fail(ErrorKind::kTimeout, "no healthy answer from {}/health within {} s: {}", role.spec.url,
-           role.spec.ready_timeout_s, log_tail(role.spec.name));
+      fail(ErrorKind::kTimeout, "no healthy answer from {}/health within {} s: {}", role.spec.url, timeout_s,
+           last_line(job.log));
     }
   }
   if (role.spec.on_ready) role.spec.on_ready(restarted);
@@ -369,15 +370,6 @@ void Supervisor::wait_ready(const std::string& name, Deadline deadline) {
   lock.unlock();
   check();
   if (!done) fail(ErrorKind::kTimeout, "{} did not become healthy again in time", name);
-}
-
-std::string Supervisor::log_tail(const std::string& name) const {
-  const fs::path path = log_folder_ / (name + ".log");
-  if (!fs::exists(path)) return "(no log)";
-  std::string text = read_file(path);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  const size_t line = text.rfind('\n');
-  return line == std::string::npos ? text : text.substr(line + 1);
 }
 
 }  // namespace tritonforge::orchestrate

@@ -99,7 +99,6 @@ class Supervisor {
   static void join(Role& role);
   static double grace_of(const Role& role);  // under mutex_
   std::shared_ptr<Role> find(const std::string& name) const;
-  std::string log_tail(const std::string& name) const;
 
   const fs::path log_folder_;
   const SupervisorOptions options_;
