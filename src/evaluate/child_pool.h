@@ -2,6 +2,7 @@
 // Children of one role that hold nothing of a job once it is done, and so are kept for the next one: a fork of the
 // Python parent costs a third of what a small kernel's evaluation does. None runs a candidate's code. Thread-safe.
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,10 +16,9 @@ class ChildPool {
  public:
   // What a fresh child is asked before its first job. Throws where it cannot serve.
   using Prepare = std::function<void(Child&, Deadline)>;
-  static constexpr size_t kMostIdle = 8;
-  // `jobs`: of one child, so that what a job leaves behind stays bounded.
+  // `jobs`: of one child, so that what a job leaves behind stays bounded. `most_idle`: fewer than were at work at once.
   ChildPool(Children& children, std::string role, const ChildLimits& limits, int jobs, Prepare prepare = {},
-            size_t most_idle = kMostIdle)
+            size_t most_idle = std::numeric_limits<size_t>::max())
       : children_(children),
         role_(std::move(role)),
         limits_(limits),

@@ -51,6 +51,19 @@ TEST(ZygoteTest, AFreshChildOfAPoolIsPreparedOnceAndNoneIsKeptAboveTheMost) {
   EXPECT_EQ(prepared, 3);
 }
 
+TEST(ZygoteTest, AsManyChildrenOfAPoolAreKeptAsWereAtWorkAtOnce) {
+  constexpr int kAtOnce = 20;
+  Zygote zygote({});
+  int prepared = 0;
+  ChildPool pool(zygote, "probe", {}, 9, [&](Child&, Deadline) { ++prepared; });
+  for (int round = 0; round < 2; ++round) {
+    std::vector<ChildPool::Worker> workers;
+    for (int k = 0; k < kAtOnce; ++k) workers.push_back(pool.take(Deadline::after(60)));
+    for (auto& worker : workers) pool.give_back(std::move(worker));
+  }
+  EXPECT_EQ(prepared, kAtOnce);
+}
+
 TEST(ZygoteTest, AGpuThatIsNotThereIsNotGranted) {
   Zygote zygote({});
   try {
