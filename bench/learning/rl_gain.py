@@ -7,12 +7,14 @@ needs TRITONFORGE (the command; ./tritonforge without it)
 PAIRS are of `tritonforge data generate` (style wide), PROBLEMS KernelBench's JSON lines, of which nothing is trained
 on. The recipe is recipes/qwen2.5-coder-0.5b.yaml: SFT sees the pairs of split train, RL the problems of split rl, and
 the bench is of split holdout and of PROBLEMS. The table pools a rate's seeds, as pool_runs.py does (fast_1 is 0 where
-nothing is timed); what OUTPUT has already is not made again.
+nothing is timed; speed: what the mean logarithm of the correct ones' speedups gained, over problems that have some
+before and after); what OUTPUT has already is not made again.
 """
 
 import argparse
 import concurrent.futures
 import json
+import math
 import pathlib
 import random
 import sys
@@ -76,11 +78,33 @@ def faster(verdict):
     return correct(verdict) and verdict["speedup"] > 1
 
 
-def own_and_others(runs, stage, passes):
-    """problem -> [passed, ...]: of the generator's held-out problems, and of KernelBench's."""
-    found = outcomes(runs, stage, 1, passes)
-    own = {problem: passed for problem, passed in found.items() if problem.startswith("own")}
-    return own, {problem: passed for problem, passed in found.items() if problem not in own}
+def compiled(verdict):
+    return verdict.get("compiled", False)
+
+
+def cut_off(verdict):
+    return verdict.get("error_kind") == "truncated"
+
+
+def wrong(verdict):
+    return verdict.get("error_kind") == "mismatch"
+
+
+def own_and_others(found):
+    """problem -> ...: of the generator's held-out problems, and of KernelBench's."""
+    own = {problem: values for problem, values in found.items() if problem.startswith("own")}
+    return own, {problem: values for problem, values in found.items() if problem not in own}
+
+
+def log_speedups(runs, stage):
+    """problem -> [ln(speedup), ...] of the samples that are correct and timed."""
+    found = {}
+    for run in runs:
+        for trajectory in json.loads((run / f"bench-{stage}.json").read_text()):
+            verdict = trajectory["turns"][0].get("verdict") or {}
+            if correct(verdict) and verdict["speedup"] > 0:
+                found.setdefault(trajectory["problem_id"], []).append(math.log(verdict["speedup"]))
+    return found
 
 
 def table(folder, args):
@@ -90,11 +114,17 @@ def table(folder, args):
         runs = [run for run in runs if (run / "bench-rl.json").exists()]
         if not runs:
             continue
-        for what, passes in (("pass@1", correct), ("fast_1", faster)):
-            before, after = (own_and_others(runs, stage, passes) for stage in ("base", "rl"))
+        for passes in (correct, faster, compiled, cut_off, wrong):
+            before, after = (own_and_others(outcomes(runs, stage, 1, passes)) for stage in ("base", "rl"))
+            what = {correct: "pass@1", faster: "fast_1"}.get(passes, passes.__name__)
             for name, own_before, own_after in zip(("own", "KernelBench"), before, after, strict=True):
                 line = f"{pooled(own_before)} | {pooled(own_after)} | {gain(own_before, own_after)}"
                 print(f"| {rate} | {name} | {what} | {line} |")
+        before, after = (own_and_others(log_speedups(runs, stage)) for stage in ("base", "rl"))
+        for name, own_before, own_after in zip(("own", "KernelBench"), before, after, strict=True):
+            both = {problem: logs for problem, logs in own_before.items() if problem in own_after}
+            if both:
+                print(f"| {rate} | {name} | speed | {len(both)} problems | | {gain(both, own_after)} |")
 
 
 def curve(folder, args, parts=6):
