@@ -50,15 +50,17 @@ void AtenRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows
 }
 
 void AtenRunner::forward() {
-  hidden_ = model_.forward(batch_->ids, batch_->positions, cache_->attention(*batch_), 0, ranks_);
+  hidden_ = model_.forward(batch_->ids, batch_->positions, cache_->attention(*batch_),
+                           {.ranks = ranks_, .rows = scores_prompts() ? at::Tensor() : batch_->sample_rows});
 }
 
 std::span<const kernels::Sampled> AtenRunner::draw() {
   const at::Tensor hidden = std::move(hidden_);
   answers_ = {};
-  if (work_ != nullptr) score_prompts(hidden);
+  if (scores_prompts()) score_prompts(hidden);
   if (rows_.empty()) return {};
-  const at::Tensor logits = model_.logits(hidden.index_select(0, batch_->sample_rows), ranks_);
+  const at::Tensor drawn_from = scores_prompts() ? hidden.index_select(0, batch_->sample_rows) : hidden;
+  const at::Tensor logits = model_.logits(drawn_from, ranks_);
   if (work_ != nullptr) edit_logits(logits, *work_);
   const auto& drawn = sampler_.sample(logits, rows_);
   if (work_ != nullptr) tell_draws(logits, *work_, rows_, drawn, answers_);

@@ -31,6 +31,7 @@ class AtenRunner : public Runner {
   bool has_memory() const override { return cache_.has_value(); }
 
  private:
+  bool scores_prompts() const { return work_ != nullptr && !work_->prompts.empty(); }
   void score_prompts(const at::Tensor& hidden);
   const model::Model& model_;
   model::Together* const ranks_;
@@ -45,7 +46,7 @@ class AtenRunner : public Runner {
   std::vector<kernels::SampleRow> rows_;
   const LogitWork* work_ = nullptr;  // of the step under way, where it has some
   LogitAnswers answers_;
-  at::Tensor hidden_;  // [tokens, hidden] of the step under way
+  at::Tensor hidden_;  // [tokens, hidden] of the step under way; of its draws alone unless it scores prompts
 };
 
 }  // namespace tritonforge::engine

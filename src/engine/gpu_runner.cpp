@@ -170,7 +170,7 @@ void GpuRunner::forward() {
   const bool short_step = batch_.tokens <= kTunedTokens;
   if (tune_wanted_ && short_step) tune_layers(batch_.tokens, batch_.decode_only, 1);  // a request waits for this
 
-  const bool repeats = batch_.repeats() && short_step && asked_.prompts.empty();
+  const bool repeats = batch_.repeats() && short_step && !asked_.scores_prompts();
   if (const GpuGraph* graph = graphs_wanted_ && repeats ? graph_of_step() : nullptr) launch(*graph);
   else queue_step();
   if (asked_.any() && batch_.rows > 0) edit_and_draw();
@@ -279,9 +279,10 @@ bool GpuRunner::adds_to_residual(int64_t rows, bool decodes) const {
 }
 
 // x += y W^T, or the same into a delta, for add_rms_norm() to add.
-gpu::GemmArgs GpuRunner::joining_product(int which, const Bf16* y, model::Projection p, int64_t rows, bool adds) const {
+gpu::GemmArgs GpuRunner::joining_product(int which, const Rows& rows, const Bf16* y, model::Projection p,
+                                         bool adds) const {
   if (rank_ > 0) p.bias.reset();
-  gpu::GemmArgs args = product(at<void>(adds ? buffers_.x : buffers_.deltas[which]), y, p, rows);
+  gpu::GemmArgs args = product(adds ? rows.x : at(buffers_.deltas[which]), y, p, rows.count);
   args.accumulate = adds;
   return args;
 }
@@ -314,6 +315,7 @@ void GpuRunner::tune_at_start(int64_t most_rows) {
 void GpuRunner::tune_layers(int64_t rows, bool decodes, size_t count) {
   check_cuda(api_.set_overlap(decodes ? 1 : 0));
   const bool adds = adds_to_residual(rows, decodes);
+  const Rows all{rows, at(buffers_.x), at(buffers_.attended)};
   const auto layers = std::span(model_.layers()).first(std::min(model_.layers().size(), count));
   const auto tune = [&](auto product_of) {
     std::vector<gpu::GemmArgs> products;
@@ -322,9 +324,9 @@ void GpuRunner::tune_layers(int64_t rows, bool decodes, size_t count) {
   };
   using Layer = model::LayerWeights;
   tune([&](const Layer& l) { return product(at<void>(buffers_.qkv), at(buffers_.normed), l.qkv(), rows); });
-  tune([&](const Layer& l) { return joining_product(0, at(buffers_.attended), l.o(), rows, adds); });
+  tune([&](const Layer& l) { return joining_product(0, all, all.attended, l.o(), adds); });
   tune([&](const Layer& l) { return gate_up_product(l, rows); });
-  tune([&](const Layer& l) { return joining_product(1, at(buffers_.activated), l.down(), rows, adds); });
+  tune([&](const Layer& l) { return joining_product(1, all, at(buffers_.activated), l.down(), adds); });
 }
 
 void GpuRunner::tune_head(int64_t rows) {
@@ -357,11 +359,26 @@ void GpuRunner::queue_layers() {
     const at::Tensor& next_norm = i + 1 < layers.size() ? layers[i + 1].input_norm : model_.final_norm();
     project(at<void>(buffers_.qkv), normed, l.qkv(), rows);
     queue_attention(i);
-    join(i, 0, at(buffers_.attended), l.o(), l.post_attention_norm);
-    const gpu::GemmArgs gate_up = gate_up_product(l, rows);
+    const Rows on = i + 1 < layers.size() ? Rows{rows, x, at(buffers_.attended)} : last_rows();
+    if (on.count == 0) return;
+    join(i, 0, on, on.attended, l.o(), l.post_attention_norm);
+    const gpu::GemmArgs gate_up = gate_up_product(l, on.count);
     check_cuda(api_.gemm(gemm_, &gate_up, stream_));
-    join(i, 1, at(buffers_.activated), l.down(), next_norm);
+    join(i, 1, on, at(buffers_.activated), l.down(), next_norm);
   }
+}
+
+// Of the last layer all tokens have keys and values; what comes behind them is read where a row draws, or a prompt is
+// scored. The rows that draw move together, into buffers that are free by then.
+GpuRunner::Rows GpuRunner::last_rows() {
+  if (batch_.decode_only || asked_.scores_prompts()) return {batch_.tokens, at(buffers_.x), at(buffers_.attended)};
+  const Rows rows{batch_.draw_rows, at(buffers_.drawn_hidden), at(buffers_.qkv)};
+  const auto gather = [&](Bf16* to, const Bf16* from, int64_t width) {
+    check_cuda(api_.gather_rows(to, from, input<int32_t>(batch_.sample_rows), rows.count, width, stream_));
+  };
+  gather(at(buffers_.drawn_hidden), at(buffers_.x), config_.hidden_size);
+  gather(at(buffers_.qkv), at(buffers_.attended), config_.num_heads * config_.head_dim);
+  return rows;
 }
 
 void GpuRunner::embed() {
@@ -395,28 +412,30 @@ gpu::RankMeeting GpuRunner::meeting(int64_t place, uint32_t later) const {
   return meeting;
 }
 
-void GpuRunner::join(size_t layer, int which, const Bf16* y, const model::Projection& p, const at::Tensor& norm) {
+void GpuRunner::join(size_t layer, int which, const Rows& rows, const Bf16* y, const model::Projection& p,
+                     const at::Tensor& norm) {
   const auto eps = static_cast<float>(config_.rms_norm_eps);
-  const int64_t rows = batch_.tokens, hidden = config_.hidden_size;
-  auto *x = at(buffers_.x), *normed = at(buffers_.normed);
-  const gpu::GemmArgs args = joining_product(which, y, p, rows, adds_to_residual(rows, batch_.decode_only));
+  const int64_t hidden = config_.hidden_size;
+  Bf16* normed = at(buffers_.normed);
+  const gpu::GemmArgs args = joining_product(which, rows, y, p, adds_to_residual(rows.count, batch_.decode_only));
   check_cuda(api_.gemm(gemm_, &args, stream_));
   if (ranks_ != nullptr) {
     gpu::JoinRanksArgs joined{.meeting = meeting(2 * static_cast<int64_t>(layer) + which),
                               .deltas = {},
                               .out = normed,
-                              .x = x,
+                              .x = rows.x,
                               .weight = bits(norm),
-                              .rows = rows,
+                              .rows = rows.count,
                               .d = hidden,
                               .eps = eps};
     for (int64_t rank = 0; rank < ranks_->size(); ++rank)
       joined.deltas[rank] = reinterpret_cast<const Bf16*>(ranks_->buffers(rank) + buffers_.deltas[which]);
     check_cuda(api_.join_ranks(&joined, stream_));
   } else if (args.accumulate) {
-    check_cuda(api_.rms_norm(normed, x, bits(norm), rows, hidden, eps, stream_));
+    check_cuda(api_.rms_norm(normed, rows.x, bits(norm), rows.count, hidden, eps, stream_));
   } else {
-    check_cuda(api_.add_rms_norm(normed, x, at(buffers_.deltas[which]), bits(norm), rows, hidden, eps, stream_));
+    check_cuda(
+        api_.add_rms_norm(normed, rows.x, at(buffers_.deltas[which]), bits(norm), rows.count, hidden, eps, stream_));
   }
 }
 
@@ -529,7 +548,7 @@ void GpuRunner::queue_decode_attention(size_t layer, float scale) {
 // In fp32, of the rows that draw.
 void GpuRunner::queue_logits() {
   const Bf16* hidden = at(buffers_.normed);
-  if (!batch_.decode_only) {
+  if (asked_.scores_prompts()) {  // else the rows that draw are all that there is
     check_cuda(api_.gather_rows(at(buffers_.drawn_hidden), hidden, input<int32_t>(batch_.sample_rows), batch_.draw_rows,
                                 config_.hidden_size, stream_));
     hidden = at(buffers_.drawn_hidden);

@@ -77,12 +77,18 @@ class GpuRunner : public Runner {
     std::vector<int64_t> prompts;  // the first row of each of the work's
     LogitAnswers answers;          // of prompts
     bool any() const { return work != nullptr; }
+    bool scores_prompts() const { return !prompts.empty(); }
   };
   // What it computes, and whether its graph ends with the logits.
   using GraphKey = std::pair<GpuBatch::Shape, bool>;
   struct Captured {
     gpu::GpuGraph graph;  // none: the shape was seen once
     uint64_t used = 0;    // the step that ran it last
+  };
+  struct Rows {  // with which a layer goes on behind its attention
+    int64_t count;
+    gpu::Bf16* x;               // the residual stream [count, hidden]
+    const gpu::Bf16* attended;  // [count, heads * head_dim]
   };
   template <typename T = gpu::Bf16>
   T* at(int64_t place) const {  // of GpuBuffers
@@ -101,6 +107,7 @@ class GpuRunner : public Runner {
   void launch(const gpu::GpuGraph& graph);
   void queue_step();
   void queue_layers();
+  Rows last_rows();
   void queue_attention(size_t layer);
   void queue_prompt_attention(size_t layer, float scale);
   void widen_prompts(size_t layer, int64_t first, int64_t count);
@@ -113,7 +120,8 @@ class GpuRunner : public Runner {
   at::Tensor logits(int64_t rows) const;
   void project(void* y, const gpu::Bf16* x, const model::Projection& projection, int64_t rows, bool fp32 = false);
   // What attention (0) or the MLP (1) of a layer adds to the residual stream, and the norm of the sum.
-  void join(size_t layer, int which, const gpu::Bf16* y, const model::Projection& projection, const at::Tensor& norm);
+  void join(size_t layer, int which, const Rows& rows, const gpu::Bf16* y, const model::Projection& projection,
+            const at::Tensor& norm);
   void embed();
   bool adds_to_residual(int64_t rows, bool decodes) const;
   void project_logits(const gpu::Bf16* hidden, int64_t rows, uint32_t later);
@@ -122,7 +130,7 @@ class GpuRunner : public Runner {
   gpu::RankMeeting meeting(int64_t place, uint32_t later = 0) const;
   gpu::GemmArgs product(void* y, const gpu::Bf16* x, const model::Projection& projection, int64_t rows,
                         bool fp32 = false) const;
-  gpu::GemmArgs joining_product(int which, const gpu::Bf16* y, model::Projection projection, int64_t rows,
+  gpu::GemmArgs joining_product(int which, const Rows& rows, const gpu::Bf16* y, model::Projection projection,
                                 bool adds) const;
   gpu::GemmArgs gate_up_product(const model::LayerWeights& layer, int64_t rows) const;  // and SwiGLU
 

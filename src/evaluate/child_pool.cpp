@@ -22,7 +22,7 @@ ChildPool::Worker ChildPool::take(Deadline deadline) {
 void ChildPool::give_back(Worker worker) {
   if (++worker.jobs >= jobs_) return;
   const std::lock_guard lock(mutex_);
-  if (idle_.size() < most_idle_) idle_.push_back(std::move(worker));
+  idle_.push_back(std::move(worker));
 }
 
 }  // namespace tritonforge::evaluate

@@ -2,7 +2,6 @@
 // Children of one role that hold nothing of a job once it is done, and so are kept for the next one: a fork of the
 // Python parent costs a third of what a small kernel's evaluation does. None runs a candidate's code. Thread-safe.
 #include <functional>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,15 +15,9 @@ class ChildPool {
  public:
   // What a fresh child is asked before its first job. Throws where it cannot serve.
   using Prepare = std::function<void(Child&, Deadline)>;
-  // `jobs`: of one child, so that what a job leaves behind stays bounded. `most_idle`: fewer than were at work at once.
-  ChildPool(Children& children, std::string role, const ChildLimits& limits, int jobs, Prepare prepare = {},
-            size_t most_idle = std::numeric_limits<size_t>::max())
-      : children_(children),
-        role_(std::move(role)),
-        limits_(limits),
-        jobs_(jobs),
-        prepare_(std::move(prepare)),
-        most_idle_(most_idle) {}
+  // `jobs`: of one child, so that what a job leaves behind stays bounded. As many are kept as were at work at once.
+  ChildPool(Children& children, std::string role, const ChildLimits& limits, int jobs, Prepare prepare = {})
+      : children_(children), role_(std::move(role)), limits_(limits), jobs_(jobs), prepare_(std::move(prepare)) {}
 
   struct Worker {
     std::unique_ptr<Child> child;
@@ -41,7 +34,6 @@ class ChildPool {
   const ChildLimits limits_;
   const int jobs_;
   const Prepare prepare_;
-  const size_t most_idle_;
   std::mutex mutex_;
   std::vector<Worker> idle_;
 };

@@ -319,7 +319,7 @@ at::Tensor Model::embed(const at::Tensor& ids, Together* ranks) const {
 }
 
 at::Tensor Model::layer_forward(int64_t index, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
-                                const AttentionFn& attention, Together* ranks) const {
+                                const AttentionFn& attention, Together* ranks, const at::Tensor& rows) const {
   const LayerWeights& w = layers_[index];
   const int64_t tokens = x.size(0);
   const at::Tensor normed = rms_norm(x, w.input_norm, config_.rms_norm_eps);
@@ -331,35 +331,38 @@ at::Tensor Model::layer_forward(int64_t index, const at::Tensor& x, const at::Te
     q = rms_norm(q, w.q_norm, config_.rms_norm_eps);
     k = rms_norm(k, w.k_norm, config_.rms_norm_eps);
   }
-  const at::Tensor mixed = attention(index, apply_rope(q, cos, sin), apply_rope(k, cos, sin), v);
+  const at::Tensor mixed = attention(index, apply_rope(q, cos, sin), apply_rope(k, cos, sin), v)
+                               .reshape({tokens, config_.num_heads * config_.head_dim});
+  const auto of_rows = [&](const at::Tensor& all) { return rows.defined() ? all.index_select(0, rows) : all; };
   // The residual is added into the GEMM's own output, or the ranks' sum, to which one of them brings the bias.
   const auto joined = [&](const at::Tensor& part) { return ranks != nullptr ? ranks->sum(part) : part; };
   Projection o = w.o();
   if (ranks != nullptr && ranks->rank() > 0) o.bias.reset();
-  const at::Tensor y = joined(product(mixed.reshape({tokens, config_.num_heads * config_.head_dim}), o)).add_(x);
+  const at::Tensor y = joined(product(of_rows(mixed), o)).add_(of_rows(x));
   return joined(swiglu_mlp(rms_norm(y, w.post_attention_norm, config_.rms_norm_eps), w)).add_(y);
 }
 
 at::Tensor Model::forward(const at::Tensor& ids, const at::Tensor& positions, const AttentionFn& attention,
-                          int64_t recompute_layers, Together* ranks) const {
+                          const ForwardOptions& options) const {
   TF_CHECK(config_.embeds() && config_.predicts(), "a forward pass over {} of {} layers", config_.num_layers,
            config_.whole_layers);
   const auto [cos, sin] = rope_table(positions, inv_freq_);
   TF_CHECK((stored_bytes() == 0 && !fp8_matrices_) || !at::GradMode::is_enabled(),
            "weights as they are stored, or in FP8, have no gradients");
-  at::Tensor x = embed(ids, ranks);
+  at::Tensor x = embed(ids, options.ranks);
   for (int64_t i = 0; i < config_.num_layers; ++i) {
-    if (i < recompute_layers && at::GradMode::is_enabled()) {
+    const at::Tensor rows = i + 1 < config_.num_layers ? at::Tensor() : options.rows;
+    if (i < options.recompute_layers && at::GradMode::is_enabled()) {
       std::vector<at::Tensor> weights;
       for (auto& [name, tensor] : layer_parameters(layers_[i])) {
         if (tensor.defined()) weights.push_back(tensor);
       }
       // Everything is captured by value: the backward pass may outlive this call (not the model).
-      x = recompute(x, weights, [this, i, cos, sin, attention](const at::Tensor& input) {
-        return layer_forward(i, input, cos, sin, attention, nullptr);
+      x = recompute(x, weights, [this, i, cos, sin, attention, rows](const at::Tensor& input) {
+        return layer_forward(i, input, cos, sin, attention, nullptr, rows);
       });
     } else {
-      x = layer_forward(i, x, cos, sin, attention, ranks);
+      x = layer_forward(i, x, cos, sin, attention, options.ranks, rows);
     }
   }
   return rms_norm(x, final_norm_, config_.rms_norm_eps);

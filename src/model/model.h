@@ -95,6 +95,14 @@ struct StoredMatrices {
   std::vector<Layer> layers;
 };
 
+struct ForwardOptions {
+  int64_t recompute_layers = 0;  // the first ones keep no activations and are run again in the backward pass
+  Together* ranks = nullptr;     // where the model is a rank's part, without gradients
+  // [n] int64, where only those of the final hidden states are asked for: of the last layer the other tokens have keys
+  // and values, and nothing behind them.
+  at::Tensor rows;
+};
+
 class Model {
  public:
   // Weights of `dtype` on `device`, uninitialised. load_* of model/weights.h or init_random fill them. fp8_matrices:
@@ -133,11 +141,9 @@ class Model {
   void pack();
   int64_t packed_bytes() const;  // of those copies: what pack() takes, or took
 
-  // ids, positions [tokens] int64 -> final hidden states after the last norm [tokens, hidden].
-  // recompute_layers: the first n layers keep no activations and are run again in the backward pass.
-  // ranks: where the model is a rank's part, without gradients.
+  // ids, positions [tokens] int64 -> final hidden states after the last norm [tokens or rows, hidden].
   at::Tensor forward(const at::Tensor& ids, const at::Tensor& positions, const AttentionFn& attention,
-                     int64_t recompute_layers = 0, Together* ranks = nullptr) const;
+                     const ForwardOptions& options = {}) const;
   // hidden [n, hidden] -> logits [n, vocab] fp32, of the whole vocabulary.
   at::Tensor logits(const at::Tensor& hidden, Together* ranks = nullptr) const;
   const at::Tensor& lm_head() const;  // [vocab, hidden]; the embedding where tied
@@ -152,7 +158,7 @@ class Model {
   std::string layer_prefix(int64_t layer) const;  // of its weights' names
   at::Tensor embed(const at::Tensor& ids, Together* ranks) const;
   at::Tensor layer_forward(int64_t layer, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
-                           const AttentionFn& attention, Together* ranks) const;
+                           const AttentionFn& attention, Together* ranks, const at::Tensor& rows) const;
   ModelConfig config_;
   at::ScalarType dtype_;
   at::Device device_;

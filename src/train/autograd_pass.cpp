@@ -16,7 +16,7 @@ class AutogradPass : public Pass {
     TF_CHECK(!batch.shares_prefixes(), "autograd computes whole sequences");
     const at::AutoGradMode mode(train);
     const at::Tensor hidden = model_.forward(batch.ids, batch.positions, model::packed_attention(batch.cu_seqlens),
-                                             std::max<int64_t>(0, config_.recompute_layers));
+                                             {.recompute_layers = std::max<int64_t>(0, config_.recompute_layers)});
     const at::Tensor rows = batch.target_count == batch.tokens ? hidden : hidden.index_select(0, batch.rows);
     graph_ = lm_head_scores(rows, model_.lm_head(), batch.targets, batch.inverse_temperature, config_.lm_head_chunk,
                             train && config_.loss.entropy_coef > 0);

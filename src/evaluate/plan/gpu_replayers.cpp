@@ -7,7 +7,6 @@ namespace {
 
 // Then a fresh one: what a driver leaks stays bounded, and so does what one candidate's kernels could leave for others.
 constexpr int kPlansPerProcess = 64;
-constexpr size_t kMostIdle = 32;
 
 ChildLimits limits_of(const EvaluatorOptions& options, const std::string& granted) {
   ChildLimits limits = ChildLimits{.file_bytes = uint64_t{1} << 20, .memory_bytes = options.memory_bytes}.with_gpu(
@@ -20,9 +19,8 @@ ChildLimits limits_of(const EvaluatorOptions& options, const std::string& grante
 
 GpuReplayers::GpuReplayers(Children& children, const EvaluatorOptions& options, const std::string& granted)
     : granted_(granted),
-      pool_(
-          children, "replay", limits_of(options, granted), kPlansPerProcess,
-          [this](Child& child, Deadline deadline) { open(child, deadline); }, kMostIdle) {
+      pool_(children, "replay", limits_of(options, granted), kPlansPerProcess,
+            [this](Child& child, Deadline deadline) { open(child, deadline); }) {
   pool_.give_back(pool_.take(Deadline::after(60)));
   measuring_.emplace(device_.uuid);
   constexpr double kOurPart = 0.85;  // contexts, and what allocators keep, are the rest

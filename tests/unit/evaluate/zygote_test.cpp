@@ -36,22 +36,7 @@ TEST(ZygoteTest, AChildOfAPoolIsKeptForItsJobsAndNotLonger) {
   EXPECT_NE(pool.take(Deadline::after(60)).child->folder(), second);  // it is dead
 }
 
-TEST(ZygoteTest, AFreshChildOfAPoolIsPreparedOnceAndNoneIsKeptAboveTheMost) {
-  Zygote zygote({});
-  int prepared = 0;
-  ChildPool pool(zygote, "probe", {}, 9, [&](Child&, Deadline) { ++prepared; }, /*most_idle=*/1);
-  auto first = pool.take(Deadline::after(60)), second = pool.take(Deadline::after(60));
-  EXPECT_EQ(prepared, 2);
-  pool.give_back(std::move(first));
-  pool.give_back(std::move(second));
-  first = pool.take(Deadline::after(60));
-  EXPECT_EQ(first.jobs, 1);
-  EXPECT_EQ(prepared, 2);
-  EXPECT_EQ(pool.take(Deadline::after(60)).jobs, 0);  // the other one was not kept
-  EXPECT_EQ(prepared, 3);
-}
-
-TEST(ZygoteTest, AsManyChildrenOfAPoolAreKeptAsWereAtWorkAtOnce) {
+TEST(ZygoteTest, AsManyChildrenOfAPoolAreKeptAsWereAtWorkAtOnceEachPreparedOnce) {
   constexpr int kAtOnce = 20;
   Zygote zygote({});
   int prepared = 0;

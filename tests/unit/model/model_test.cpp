@@ -112,6 +112,22 @@ TEST_P(BothFamilies, PackedEqualsEachSequenceAlone) {
   EXPECT_LT(max_abs(packed.narrow(0, 7, 4), forward_hidden(model, b)), 1e-5);
 }
 
+TEST_P(BothFamilies, SomeRowsAloneHaveTheBitsOfAllOfThem) {
+  const at::NoGradGuard no_grad;
+  Model model = small_model(small_config(GetParam()));
+  model.pack();
+  const at::Tensor ids = at::randint(0, 40, {11}, at::kLong);
+  const at::Tensor positions = at::cat({at::arange(7), at::arange(4)});
+  const auto hidden = [&](const at::Tensor& rows) {
+    return model.forward(ids, positions, packed_attention({0, 7, 11}), {.rows = rows});
+  };
+  const at::Tensor all = hidden({});
+  for (const std::vector<int64_t>& rows : {std::vector<int64_t>{6, 10}, {3, 0, 3}, {}}) {
+    const at::Tensor some = at::tensor(rows, at::kLong);
+    EXPECT_TRUE(hidden(some).equal(all.index_select(0, some))) << some;
+  }
+}
+
 TEST_P(BothFamilies, GradAndNoGradGiveTheSameNumbers) {
   Model model = small_model(small_config(GetParam()));
   const at::Tensor ids = at::randint(0, 40, {6}, at::kLong);
@@ -131,7 +147,8 @@ TEST_P(BothFamilies, RecomputeGivesBitwiseTheSameGradients) {
   const at::Tensor positions = at::cat({at::arange(7), at::arange(4)});
   std::vector<at::Tensor> reference;
   for (const int64_t recomputed : {0, 1, 2, 3}) {
-    const at::Tensor hidden = model.forward(ids, positions, packed_attention({0, 7, 11}), recomputed);
+    const at::Tensor hidden = model.forward(ids, positions, packed_attention({0, 7, 11}),
+                                            {.recompute_layers = recomputed});
     model.logits(hidden).log_softmax(-1).select(1, 3).sum().backward();
     size_t i = 0;
     for (auto& [name, tensor] : model.named_parameters()) {
@@ -188,7 +205,7 @@ TEST_P(BothFamilies, FrozenParametersGetNoGradient) {
   }
   for (const int64_t recomputed : {0, 3}) {
     const at::Tensor ids = at::randint(0, 40, {6}, at::kLong);
-    model.forward(ids, at::arange(6), packed_attention({0, 6}), recomputed).sum().backward();
+    model.forward(ids, at::arange(6), packed_attention({0, 6}), {.recompute_layers = recomputed}).sum().backward();
     for (auto& [name, tensor] : model.named_parameters())
       EXPECT_EQ(tensor.grad().defined(), name.ends_with("v_proj.weight")) << name;
   }
