@@ -96,15 +96,28 @@ def own_and_others(found):
     return own, {problem: values for problem, values in found.items() if problem not in own}
 
 
+def verdicts(runs, stage):
+    """(problem, verdict) of every sample that has one."""
+    for run in runs:
+        for trajectory in json.loads((run / f"bench-{stage}.json").read_text()):
+            if verdict := trajectory["turns"][0].get("verdict"):
+                yield trajectory["problem_id"], verdict
+
+
 def log_speedups(runs, stage):
     """problem -> [ln(speedup), ...] of the samples that are correct and timed."""
     found = {}
-    for run in runs:
-        for trajectory in json.loads((run / f"bench-{stage}.json").read_text()):
-            verdict = trajectory["turns"][0].get("verdict") or {}
-            if correct(verdict) and verdict["speedup"] > 0:
-                found.setdefault(trajectory["problem_id"], []).append(math.log(verdict["speedup"]))
+    for problem, verdict in verdicts(runs, stage):
+        if correct(verdict) and verdict["speedup"] > 0:
+            found.setdefault(problem, []).append(math.log(verdict["speedup"]))
     return found
+
+
+def evaluation_parts(runs, stage):
+    """Where a verdict's time goes: part -> its mean in seconds, over all verdicts."""
+    seconds = [verdict.get("seconds", {}) for _, verdict in verdicts(runs, stage)]
+    parts = sorted({part for one in seconds for part in one})
+    return {part: sum(one.get(part, 0) for one in seconds) / len(seconds) for part in parts}
 
 
 def table(folder, args):
@@ -125,6 +138,9 @@ def table(folder, args):
             both = {problem: logs for problem, logs in own_before.items() if problem in own_after}
             if both:
                 print(f"| {rate} | {name} | speed | {len(both)} problems | | {gain(both, own_after)} |")
+        for stage in ("base", "rl"):
+            parts = ", ".join(f"{part} {mean:.2f}" for part, mean in evaluation_parts(runs, stage).items())
+            print(f"rate {rate}, a verdict's seconds in the bench of {stage}: {parts}")
 
 
 def curve(folder, args, parts=6):

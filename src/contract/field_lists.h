@@ -134,6 +134,10 @@ struct FieldList<Verdict> {
     v("notes", verdict.notes, "reduced sizes, layers of the sandbox, cache, ...");
     v("seed", verdict.seed, "what its trials' seeds follow from");
     v("wall_s", figure(verdict.wall_s), "seconds that the evaluation took");
+    v.when(
+        !verdict.seconds.empty(), "seconds", verdict.seconds,
+        "of wall_s: queue, problem (its reference), recording, compiling, replaying, running, turn (for the device), "
+        "timing, races, other");
     v.when(verdict.own_share.has_value(), "own_share", verdict.own_share,
            "of the work, that the candidate's own kernels do (src/evaluate/plan/work.h); where it was replayed");
     v.when(verdict.profile.has_value(), "profile", verdict.profile, "where its time was measured on a GPU");

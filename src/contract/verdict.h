@@ -132,6 +132,7 @@ struct Verdict {
   std::map<std::string, std::string> notes;  // reduced sizes, sandbox layers, cache, ...
   uint64_t seed = 0;
   double wall_s = 0;
+  std::map<std::string, double> seconds;  // of wall_s, by part: evaluate/spent.h
 
   bool cheated() const;
 };

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "evaluate/spent.h"
 
 namespace tritonforge::evaluate {
 
@@ -11,6 +12,7 @@ struct Client {
   Client(Deadline until = Deadline::after(3600), std::stop_token gone = {}) : deadline(until), left(std::move(gone)) {}
   Deadline deadline;
   std::stop_token left;
+  Spent* spent = nullptr;  // where the time goes that is waited; null: nobody counts
 };
 
 // Throws kTimeout once the client is gone: no attempt to find its verdict shall be repeated.

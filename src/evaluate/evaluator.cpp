@@ -150,7 +150,12 @@ Verdict Evaluator::Impl::judge(const EvaluationRequest& request, EvaluationMode 
 // Or by an equal one's verdict.
 Verdict Evaluator::Impl::known_or_judged(const EvaluationRequest& request, EvaluationMode mode, const Client& client) {
   const std::string key = key_of(request, mode);
-  Alike::Place place(alike, key, client);
+  std::optional<Alike::Place> equal;
+  {
+    const Spent::Range waiting(client.spent, Part::kQueue);
+    equal.emplace(alike, key, client);
+  }
+  Alike::Place& place = *equal;
   std::optional<Verdict> known = place.known();
   if (!known && (known = verdicts.get(key))) place.tell(*known);
   if (known) {
@@ -164,9 +169,12 @@ Verdict Evaluator::Impl::known_or_judged(const EvaluationRequest& request, Evalu
   return verdict;
 }
 
-Verdict Evaluator::evaluate(const EvaluationRequest& request, const Client& client) {
+Verdict Evaluator::evaluate(const EvaluationRequest& request, const Client& asked) {
   Impl& impl = *impl_;
   const auto start = Clock::now();
+  Spent spent;
+  Client client = asked;
+  client.spent = &spent;
   const EvaluationMode mode = impl.means.modes.of(request);
   TF_CHECK(request.num_correct_trials >= 1, "{} correctness trials", request.num_correct_trials);
   try {
@@ -174,6 +182,7 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request, const Client& clie
     Verdict verdict = impl.means.options.against_itself ? impl.judge(request, mode, client)
                                                         : impl.known_or_judged(request, mode, client);
     verdict.wall_s = seconds_since(start);
+    verdict.seconds = spent.seconds();
     return verdict;
   } catch (const Error&) {
     const std::lock_guard lock(impl.mutex);

@@ -9,6 +9,7 @@ namespace {
 
 void time(Means& means, Child& candidate, double call_s, const RunContext& context, const Posed& posed,
           const Client& client, Verdict& verdict) {
+  const Spent::Range timing(client.spent, Part::kTiming);
   const auto samples = static_cast<int>(std::max<int64_t>(10, context.request.num_perf_trials));
   const std::stop_callback on_left(client.left, [&] { candidate.kill(); });
   try {
@@ -39,6 +40,7 @@ void judge_in_its_process(Means& means, const EvaluationRequest& request, Evalua
   const EvaluatorOptions options = options_for(asked, means.options);
   const Posed posed = means.problems.pose(options, request, asked, device, false, client, verdict);
   const RunContext context = means.context(posed, request, device, client);
+  const Spent::Range running(client.spent, Part::kRunning);
   if (!options.on_gpu(asked)) {
     InterpretRunner runner(context);
     verdict = judge(runner, context, std::move(verdict));

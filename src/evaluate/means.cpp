@@ -37,6 +37,7 @@ RunContext Means::context(const Posed& posed, const EvaluationRequest& request, 
           .limit_s = std::min(posed.options.candidate_timeout_s, request.timeout_s),
           .overall = Deadline::after(request.timeout_s),
           .left = client.left,
+          .spent = client.spent,
           .device = device};
 }
 

@@ -91,8 +91,10 @@ std::optional<NotAPlan> PlanMode::judge(const EvaluationRequest& request, const 
     why = NotAPlan{
         .reason = lost.text, .ended = Ended{.fault = lost.fault, .text = lost.text}, .stage = Stage::kCompiled};
   }
-  if (!why && verdict.correct && beside_gpus_ && means_.options.race_check)
+  if (!why && verdict.correct && beside_gpus_ && means_.options.race_check) {
+    const Spent::Range looking(client.spent, Part::kRaces);
     look_for_races(means_, *beside_gpus_, request, client, verdict);
+  }
   if (!why && verdict.correct && counting) count(*counting, client, verdict);
   return why;
 }
@@ -143,7 +145,7 @@ std::optional<NotAPlan> PlanMode::on_device(const EvaluationRequest& request, De
     const auto compiled = [&](const std::function<CompiledBaseline(Child&)>& measure) {
       return references.compiled(posed.key, posed.spec, posed.limits, client.deadline, measure);
     };
-    problem.emplace(GpuProblem{*device.gpu(), with_reference, compiled});
+    problem.emplace(GpuProblem{*device.gpu(), with_reference, compiled, client.spent});
   }
   std::optional<Profiler::Job> job;
   std::optional<NotAPlan> why = judge_as_plan(context, verdict, problem ? &*problem : nullptr,

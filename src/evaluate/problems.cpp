@@ -68,6 +68,7 @@ ReferenceSpec Problems::spec_of(const EvaluatorOptions& options, const Evaluatio
 // Every part has its own time from when it begins, so that no candidate has less because others were before it.
 Posed Problems::pose(const EvaluatorOptions& options, const EvaluationRequest& request, EvaluationMode mode,
                      Device* device, bool draws, const Client& client, Verdict& verdict) {
+  const Spent::Range posing(client.spent, Part::kProblem);
   const bool gpu = options.on_gpu(mode);
   // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and
   // none can know them.

@@ -123,6 +123,7 @@ std::vector<Compiled> InterpretRunner::compiled(const Report*) {
   std::erase_if(kernels, [&](const SentKernel& kernel) {
     return std::find(targets.begin(), targets.end(), kernel.target) == targets.end();
   });
+  const Spent::Range compiling(context_.spent, Part::kCompiling);
   time_.paused([&] { out = lower(context_.lowering, context_.language, kernels, context_.overall); });
   return out;
 }

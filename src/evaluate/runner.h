@@ -24,6 +24,7 @@ struct RunContext {
   double limit_s = 30;      // of the candidate's own work
   Deadline overall;
   std::stop_token left;      // nobody waits for the verdict any longer
+  Spent* spent = nullptr;    // Client::spent
   bool compiles = true;      // the kernels of a plan; false: they are only replayed as IR
   Device* device = nullptr;  // of plan and live mode; null in live mode: the GPU that the environment shows
 };

@@ -78,6 +78,7 @@ struct EvaluatorServer::Impl {
                         {"abandoned_total", "evaluations that ended because their client left"},
                         {"evaluations_cheated_total", "verdicts with a flag that is a cheat"},
                         {"evaluation_seconds_total", "wall seconds of the evaluations, waiting included"},
+                        {"evaluation_part_seconds_total", "the same, by what took them"},
                         {"busy", "evaluations under way"},
                         {"busy_seconds_total", "seconds that workers were busy, all together"},
                         {"waiting", "evaluations that wait for a worker"},
@@ -96,6 +97,8 @@ struct EvaluatorServer::Impl {
     metrics.add(fmt::format("evaluations_stage_total{{stage=\"{}\"}}", name_of(verdict.stage)));
     if (verdict.cheated()) metrics.add("evaluations_cheated_total");
     metrics.add("evaluation_seconds_total", verdict.wall_s);
+    for (const auto& [part, seconds] : verdict.seconds)
+      metrics.add(fmt::format("evaluation_part_seconds_total{{part=\"{}\"}}", part), seconds);
     return net::Response::json(legacy ? to_kernel_exec_result(verdict) : to_json(verdict));
   }
 

@@ -3,6 +3,7 @@
 namespace tritonforge::evaluate {
 
 Workers::Place::Place(Workers& workers, const Client& client) : workers_(workers) {
+  const Spent::Range waiting(client.spent, Part::kQueue);
   std::unique_lock lock(workers.mutex_);
   if (workers.waiting_ >= workers.max_queue_)
     fail(ErrorKind::kUnavailable, "evaluator: {} evaluations wait already (--max-queue)", workers.waiting_);

@@ -236,6 +236,7 @@ void GpuMeasurement::profile_steps(const std::vector<bool>& copied, Deadline dea
 
 void GpuMeasurement::hold(Deadline deadline) {
   if (turn_) return;
+  const Spent::Range waiting(gpu_.spent, Part::kTurn);
   turn_.emplace(gpu_.replayers.measuring().take(deadline));
   held_since_ = Clock::now();
 }

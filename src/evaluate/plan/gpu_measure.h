@@ -43,6 +43,7 @@ struct GpuProblem {
   std::function<void(const std::function<bool(Child&)>& use)> with_reference;
   // What is known of torch.compile's version, else what `measure` finds with such a process (ReferenceCache::compiled).
   std::function<CompiledBaseline(const std::function<CompiledBaseline(Child&)>& measure)> compiled;
+  Spent* spent = nullptr;  // Client::spent
 };
 
 // Seconds that one timed call has: a kernel may hang only there, while the device is nobody else's. A candidate's has

@@ -22,13 +22,14 @@ GpuPlanRunner::GpuPlanRunner(const RunContext& context, Weights weights, OwnTime
     : PlanRunner(context, weights, time), gpu_(gpu), lock_(gpu.replayers.lock()) {}
 
 void GpuPlanRunner::hand_over() {
+  const Spent::Range replaying(context_.spent, Part::kReplaying);
   const Handed handed = handed_over();
-  std::optional<DeviceLock::Hold> hold;
-  time_.paused([&] {
-    if (context_.reference.drawn) memory_.emplace(gpu_.replayers.memory().take(needed(), context_.overall));
-    take_replayer();
-    hold.emplace(lock_.shared(context_.overall));
-  });
+  if (context_.reference.drawn) {
+    const Spent::Range waiting(context_.spent, Part::kTurn);
+    time_.paused([&] { memory_.emplace(gpu_.replayers.memory().take(needed(), context_.overall)); });
+  }
+  time_.paused([&] { take_replayer(); });
+  const DeviceLock::Hold hold = share_device();
   replayer_->send(handed.header, handed.payload, "it was handed the plan");
   check_taken(replayer_->receive("it checked the plan", kMaxAnswer));
   check_drawn();
@@ -45,9 +46,16 @@ double GpuPlanRunner::needed() const {
          std::min(kWidened, 20 * data);
 }
 
-Call GpuPlanRunner::call(size_t trial, Launches launches) {
+// With others that compute on it; waiting is not the candidate's time.
+DeviceLock::Hold GpuPlanRunner::share_device() {
+  const Spent::Range waiting(context_.spent, Part::kTurn);
   std::optional<DeviceLock::Hold> hold;
   time_.paused([&] { hold.emplace(lock_.shared(context_.overall)); });
+  return std::move(*hold);
+}
+
+Call GpuPlanRunner::call(size_t trial, Launches launches) {
+  const DeviceLock::Hold hold = share_device();
   const auto begun = Clock::now();
   Call call = PlanRunner::call(trial, launches);
   call_s_ = std::max(call_s_, seconds_since(begun));
@@ -80,8 +88,7 @@ std::set<int> GpuPlanRunner::idle_kernels() {
     if (step.kernel >= 0) used.insert(step.kernel);
   }
   if (used.size() < 2 || used.size() > kMostKernelsLeftOut) return {};
-  std::optional<DeviceLock::Hold> hold;
-  time_.paused([&] { hold.emplace(lock_.shared(context_.overall)); });
+  const DeviceLock::Hold hold = share_device();
   for (const int kernel : used) {
     const Call call = replay(0, {.without = kernel});
     if (!call.result) return idle;  // and it may have cost the context
@@ -162,6 +169,7 @@ void GpuPlanRunner::measure(Conversation& replayer, OwnTime& ours, Measured& mea
   GpuMeasurement measurement(gpu_, plan_, aten_, context_.reference, context_.options, sealer, ask, call_s_,
                              context_.secret);
   measurement.begin(context_.overall);
+  const Spent::Range timing(context_.spent, Part::kTiming);
   if (tunings_.choices().size() > 1) {
     choose(measurement.fastest(tunings_, context_.overall));
     measured.notes["configuration"] = tunings_.name(choice_);

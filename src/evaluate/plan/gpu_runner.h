@@ -19,6 +19,7 @@ class GpuPlanRunner : public PlanRunner {
  private:
   std::set<int> idle_kernels();
   double needed() const;
+  DeviceLock::Hold share_device();
   void note_copies(const std::vector<bool>& of_launches);
   std::vector<bool> copies() const;  // of the plan's launches
   // Everything that a device shows of the plan: throws Ended and NotTimed.

@@ -61,6 +61,7 @@ std::optional<Conversation> PlanRunner::load_candidate(const Json& how, std::spa
 
 // U: the candidate is loaded and its forward recorded. It is sent no weights and nothing of a trial but shapes.
 void PlanRunner::record(Loaded& loaded) {
+  const Spent::Range recording(context_.spent, Part::kRecording);
   const ReferenceData& reference = context_.reference;
   const ReferenceTrial& first = *reference.trials.front();
   for (const auto& trial : reference.trials) {

@@ -92,6 +92,7 @@ std::vector<SentKernel> kernels_of(const Plan& plan, const Language& language,
 }
 
 std::vector<Compiled> PlanRunner::compile(const Plan& plan) {
+  const Spent::Range compiling(context_.spent, Part::kCompiling);
   const std::vector<SentKernel> kernels = kernels_of(plan, context_.language, targets_);
   const bool keep = &plan == &plan_ && (runs_ == Runs::kOnGpu || runs_ == Runs::kNatively);
   std::vector<Compiled> out;
@@ -216,6 +217,7 @@ PlanRunner::Handed PlanRunner::handed_over() const {
 }
 
 void PlanRunner::hand_over() {
+  const Spent::Range replaying(context_.spent, Part::kReplaying);
   time_.paused([&] { take_replayer(); });
   const Handed handed = handed_over();
   replayer_->send(handed.header, handed.payload, "it was handed the plan");
@@ -287,6 +289,7 @@ Call PlanRunner::again(ir::Schedule schedule) {
 }
 
 Call PlanRunner::replay(size_t trial, const Way& way) {
+  const Spent::Range replaying(context_.spent, Part::kReplaying);
   Call call;
   replayer_sound_ = false;
   const auto part = [&] { ask(trial, way, call); };

@@ -38,6 +38,7 @@ TEST(Verdict, EveryFieldSurvivesTheWire) {
   v.notes = {{"sandbox", "landlock"}};
   v.seed = 42;
   v.wall_s = 0.25;
+  v.seconds = {{"queue", 0.05}, {"recording", 0.2}};
   const Json json = to_json(v);
   EXPECT_EQ(to_json(verdict_from_json(parse_json(json.dump(), "test"))), json);
   EXPECT_TRUE(std::isinf(verdict_from_json(json).trials[1].max_abs_error));
@@ -47,11 +48,12 @@ TEST(Verdict, EveryFieldSurvivesTheWire) {
 // A new field has to be put on one side.
 TEST(Verdict, EveryFieldIsMeasuredOrClaimed) {
   std::set<std::string> measured{"cheated",     "claimed", "device",  "mode",   "own_share", "profile",
-                                 "ref_runtime", "seed",    "speedup", "trials", "wall_s"};
+                                 "ref_runtime", "seed",    "speedup", "trials", "wall_s",    "seconds"};
   measured.insert({"eager_runtime", "eager_speedup", "torch_compile_runtime", "torch_compile_speedup"});
   Verdict v;
   v.own_share = 1;
   v.profile = Profile();
+  v.seconds["queue"] = 1;
   v.eager_runtime.samples = v.torch_compile_runtime.samples = 1;
   std::set<std::string> fields, marked = measured;
   const Json json = to_json(v);  // a range over items() of a temporary would outlive it

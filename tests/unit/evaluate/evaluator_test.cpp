@@ -85,7 +85,16 @@ TEST(EvaluatorTest, EqualCandidatesAtTheSameTimeAreJudgedOnce) {
     verdicts.push_back(
         std::async(std::launch::async, [&] { return evaluator.evaluate(request_of("        return x + 1\n", 60)); }));
   int known = 0;
-  for (auto& verdict : verdicts) known += verdict.get().notes.contains("cache");
+  for (auto& asked : verdicts) {
+    const Verdict verdict = asked.get();
+    double seconds = 0;
+    for (const auto& [part, taken] : verdict.seconds) seconds += taken;
+    EXPECT_NEAR(seconds, verdict.wall_s, 0.1);
+    // Each tells of its own time: who was given an equal one's verdict has waited, and recorded nothing.
+    const bool was_known = verdict.notes.contains("cache");
+    EXPECT_EQ(verdict.seconds.contains("recording"), !was_known);
+    known += was_known;
+  }
   EXPECT_EQ(known, 3);
   EXPECT_EQ(evaluator.health().at("evaluated"), 1);
 }
