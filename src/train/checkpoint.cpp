@@ -36,9 +36,10 @@ void copy_durably(const fs::path& from, const fs::path& to) {
   fsync_path(to);
 }
 
+// What else lies there is somebody's own, a copy or what /save was told to write, whatever its name begins with.
 bool is_step(const fs::directory_entry& entry) {
-  return entry.is_directory() && entry.path().filename().string().rfind("step-", 0) == 0 &&
-         entry.path().filename().string().find(".tmp-") == std::string::npos;
+  const std::string name = entry.path().filename();
+  return entry.is_directory() && name.starts_with("step-") && name.find_first_not_of("0123456789", 5) == name.npos;
 }
 
 // What sits beside the weights of a Hugging Face folder.

@@ -131,6 +131,7 @@ class TrainerService {
   // For the reply of the next step, and of the last one, which may be asked for again.
   struct News {
     std::string checkpoint, error;
+    std::vector<std::string> aside;
   } news_, last_news_;
 
   std::mutex prepared_mutex_;

@@ -309,7 +309,8 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
     const bool full = is_out_of_memory(error);
     const std::string why = full ? out_of_memory(error, planned_, plan_ ? &*plan_ : nullptr, model_.device())
                                  : error.what();
-    if (world_ != nullptr && agreed) world_->report(fmt::format("step {}: {}", step, why));
+    if (world_ != nullptr && agreed)
+      world_->report(fmt::format("step {}: {}", step, why), parallel::is_of_another(error));
     if (!full) throw;
     pass_.reset();  // they may have a part of what they need
     reference_pass_.reset();

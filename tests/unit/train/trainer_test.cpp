@@ -1,8 +1,13 @@
 #include "train/trainer.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <atomic>
+#include <limits>
+#include <new>
 
 #include "base/filesystem.h"
 #include "base/json.h"
@@ -329,6 +334,108 @@ TEST(Trainer, SequencesWithATokenOfTooOldWeightsAreLeftOutAndCounted) {
   const auto none = trainer.train_step(StepKind::kRl, sequences);
   EXPECT_EQ(none.skipped_updates, 1);
   EXPECT_EQ(none.policy->stale_sequences, 2);
+}
+
+TEST(Trainer, WithNoStalenessTheWeightsBeforeAreTooOldForRlAndForNothingElse) {
+  TrainConfig config = sample_train_config();
+  config.max_staleness = 0;
+  Trainer trainer = make(config);
+  trainer.published(1);
+  const auto sequences = sample_sequences(3, 3);  // of version 0
+  EXPECT_EQ(trainer.train_step(StepKind::kRl, sequences).policy->stale_sequences, 3);
+  const StepMetrics sft = trainer.train_step(StepKind::kSft, sequences);
+  EXPECT_FALSE(sft.policy);
+  EXPECT_GT(sft.target_tokens, 0);
+}
+
+// The mean and the deviation are those of the step, not of each mini-batch.
+TEST(Trainer, AdvantagesAreNormalizedOverAllOfAStep) {
+  TrainConfig config = sample_train_config();
+  config.optimizer_steps_per_batch = 3;
+  Trainer given = make(config);
+  config.loss.normalize_advantages = true;
+  Trainer normalizes = make(config);
+  auto sequences = sample_sequences(7, 5);
+  normalizes.train_step(StepKind::kRl, sequences);
+  normalize_advantages(sequences);
+  given.train_step(StepKind::kRl, sequences);
+  EXPECT_EQ(largest_difference(given.model(), normalizes.model()), 0.0);
+}
+
+TEST(Trainer, MiniBatchesAreDrawnFromTheSeed) {
+  TrainConfig config = sample_train_config();
+  config.optimizer_steps_per_batch = 2;
+  Trainer one = make(config), same = make(config);
+  config.seed += 1;
+  Trainer other = make(config);
+  for (Trainer* each : {&one, &same, &other}) each->train_step(StepKind::kSft, sample_sequences(8, 5));
+  EXPECT_EQ(largest_difference(one.model(), same.model()), 0.0);
+  EXPECT_GT(largest_difference(one.model(), other.model()), 0.0);
+}
+
+TEST(Trainer, ARatioOverTheSamplerIsClippedWhereTheSamplerDiffers) {
+  TrainConfig config = sample_train_config();
+  Trainer over_itself = make(config);
+  config.loss.ratio_base = RatioBase::kSampler;
+  config.loss.tis_cap = 0;
+  Trainer over_sampler = make(config);
+  const auto sequences = sample_sequences(5, 5);  // whose log-probs are nobody's
+  EXPECT_EQ(over_itself.train_step(StepKind::kRl, sequences).policy->clip_fraction, 0);
+  EXPECT_GT(over_sampler.train_step(StepKind::kRl, sequences).policy->clip_fraction, 0.1);
+}
+
+// The CPU's memory, of which there are so many blocks more while this lives.
+class Scarce : public c10::Allocator {
+ public:
+  explicit Scarce(int64_t blocks) : left_(blocks) { c10::SetCPUAllocator(this); }
+  ~Scarce() override { c10::SetCPUAllocator(memory_); }
+  c10::DataPtr allocate(size_t bytes) override {
+    if (left_-- <= 0) throw std::bad_alloc();
+    return memory_->allocate(bytes);
+  }
+  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+  int64_t left() const { return left_; }
+
+ private:
+  c10::Allocator* const memory_ = c10::GetCPUAllocator();
+  std::atomic<int64_t> left_;
+};
+
+TEST(Trainer, AStepThatFailsAnywhereIsTakenAgainToTheSameBitsOrLeavesABrokenTrainer) {
+  TrainConfig config = sample_train_config();
+  config.optimizer_steps_per_batch = 2;
+  config.max_tokens_per_micro_batch = 64;
+  const kernels::ThreadPool alone(1);
+  const auto first = sample_sequences(4, 1), sequences = sample_sequences(12, 3);
+  Trainer straight = make(config);
+  straight.train_step(StepKind::kRl, first);
+  constexpr int64_t kPlenty = 1 << 30;
+  int64_t blocks = 0;
+  {
+    const Scarce memory(kPlenty);
+    straight.train_step(StepKind::kRl, sequences);
+    blocks = kPlenty - memory.left();
+  }
+  int taken = 0, broken = 0;
+  constexpr int kParts = 12;
+  for (int part = 0; part < kParts; ++part) {
+    Trainer trainer = make(config);
+    trainer.train_step(StepKind::kRl, first);
+    {
+      const Scarce memory(blocks * part / kParts);
+      EXPECT_THROW(trainer.train_step(StepKind::kRl, sequences), Error) << part;
+    }
+    if (trainer.broken()) {
+      ++broken;
+      EXPECT_THROW(trainer.train_step(StepKind::kRl, sequences), Error) << part;
+      continue;
+    }
+    ++taken;
+    EXPECT_EQ(trainer.train_step(StepKind::kRl, sequences).step, 2);
+    EXPECT_EQ(largest_difference(trainer.model(), straight.model()), 0.0) << part;
+  }
+  EXPECT_GT(taken, 3);
+  EXPECT_GT(broken, 1);
 }
 
 TEST(Trainer, OldReferenceAndPolicyLogProbsComeFromOnePath) {
