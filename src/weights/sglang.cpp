@@ -9,6 +9,7 @@
 #include "base/process.h"
 #include "model/weights.h"
 #include "net/http.h"
+#include "net/retry.h"
 #include "net/wire.h"
 
 namespace tritonforge::weights {
@@ -108,8 +109,6 @@ void SglangEngines::join(at::Device device, Deadline deadline) {
 
 void SglangEngines::send(const model::Model& model, int64_t version, Deadline deadline) {
   const auto all = model.named_parameters();
-  // SGLang ends where it is to forget caches of requests that are there: paused in place, they keep theirs.
-  const bool flush = options_.pause != "in_place";
   for (size_t begin = 0; begin < all.size();) {
     size_t end = begin;
     int64_t bytes = 0;
@@ -120,14 +119,10 @@ void SglangEngines::send(const model::Model& model, int64_t version, Deadline de
       shapes.push_back(all[end].second.sizes().vec());
       bytes += static_cast<int64_t>(all[end].second.nbytes());
     }
-    const bool last = end == all.size();
-    const Json body = {{"names", std::move(names)},
-                       {"dtypes", std::move(dtypes)},
-                       {"shapes", std::move(shapes)},
-                       {"group_name", group_name_},
-                       {"flush_cache", flush && last},
-                       {"abort_all_requests", false},
-                       {"weight_version", std::to_string(version)}};
+    const Json body = {{"names", std::move(names)},   {"dtypes", std::move(dtypes)},
+                       {"shapes", std::move(shapes)}, {"group_name", group_name_},
+                       {"flush_cache", false},  // SGLang ends where it cannot, as with a request that waits
+                       {"abort_all_requests", false}, {"weight_version", std::to_string(version)}};
     Asked asked(urls_,
                 [&](size_t i) { post(urls_[i], "/update_weights_from_distributed", body, deadline.remaining_s()); });
     asked.finish([&] {
@@ -138,11 +133,31 @@ void SglangEngines::send(const model::Model& model, int64_t version, Deadline de
   }
 }
 
+// Nothing is computed from here on, and no prefix is there whose keys and values are of the older weights.
+void SglangEngines::pause(const std::string& url, Deadline deadline) const {
+  post(url, "/pause_generation", {{"mode", options_.pause}}, deadline.remaining_s());
+  net::HttpClient client({.timeout_s = deadline.remaining_s()});
+  const auto flush = [&]() -> Result<net::Response> {
+    auto reply = client.post(url + "/flush_cache", Json::object());
+    if (!reply.ok() || reply->status == 200) return reply;
+    return Error(ErrorKind::kConflict, fmt::format("{}/flush_cache with \"pause\": \"{}\": {} {}", url, options_.pause,
+                                                   reply->status, reply->body));
+  };
+  // Requests that are aborted take a moment to end; those that are kept do not go.
+  const auto again = [&](const Error& error) {
+    return error.kind() == ErrorKind::kConflict && options_.pause == "abort";
+  };
+  const auto flushed = net::retry<net::Response>(url + " to forget its cache", deadline, flush, {.again = again});
+  if (flushed.ok()) return;
+  if (options_.pause != "in_place" || flushed.error().kind() != ErrorKind::kConflict) throw flushed.error();
+  log::info("{}: its cache stays, of which the requests under way are a part", url);
+}
+
 void SglangEngines::push(const model::Model& model, int64_t version, Deadline deadline) {
   if (!group_) join(model.device(), deadline);
   const auto within = [&] { return std::min(kCommandSeconds, deadline.remaining_s()); };
   try {
-    for (const std::string& url : urls_) post(url, "/pause_generation", {{"mode", options_.pause}}, within());
+    for (const std::string& url : urls_) pause(url, Deadline::after(within()));
     send(model, version, deadline);
   } catch (...) {
     leave();
