@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "model/weights.h"
-#include "net/http.h"
 #include "net/retry.h"
 #include "net/wire.h"
 
@@ -16,18 +15,6 @@ namespace tritonforge::weights {
 namespace {
 
 constexpr double kCommandSeconds = 60, kFarewellSeconds = 5;
-
-// Throws where it is refused: SGLang says so by its status or in "success".
-void post(const std::string& url, const char* path, const Json& body, double seconds) {
-  const Json reply = net::HttpClient({.timeout_s = seconds}).post_json(url + path, body).value();
-  if (reply.is_object() && !optional_field(reply, "success", true, url + path))
-    fail(ErrorKind::kConflict, "{}{}: {}", url, path, optional_field<std::string>(reply, "message", "refused", url));
-}
-
-int64_t ranks_of(const std::string& url) {
-  const Json info = net::HttpClient({.timeout_s = kCommandSeconds}).get_json(url + "/get_server_info").value();
-  return optional_field<int64_t>(info, "tp_size", 1, url + "/get_server_info");
-}
 
 // Requests that are under way while this process does its part of a collective.
 class Asked {
@@ -65,6 +52,24 @@ SglangEngines::SglangEngines(std::vector<std::string> urls, SglangOptions option
     : urls_(std::move(urls)), options_(std::move(options)) {}
 
 SglangEngines::~SglangEngines() { leave(); }
+
+net::HttpClient SglangEngines::client(double timeout_s) const {
+  return net::HttpClient({.timeout_s = timeout_s, .api_key = options_.api_key});
+}
+
+// Throws where it is refused: SGLang says so by its status or in "success".
+void SglangEngines::post(const std::string& url, const char* path, const Json& body, double seconds) const {
+  const Json reply = client(seconds).post_json(url + path, body).value();
+  if (reply.is_object() && !optional_field(reply, "success", true, url + path))
+    fail(ErrorKind::kConflict, "{}{}: {}", url, path, optional_field<std::string>(reply, "message", "refused", url));
+}
+
+int64_t SglangEngines::ranks_of(const std::string& url) const {
+  auto info = client(kCommandSeconds).get_json(url + "/server_info");
+  if (!info.ok() && info.error().kind() == ErrorKind::kNotFound)  // what 0.5.5 has alone
+    info = client(kCommandSeconds).get_json(url + "/get_server_info");
+  return optional_field<int64_t>(info.value(), "tp_size", 1, url + "/server_info");
+}
 
 void SglangEngines::leave() {
   if (group_name_.empty()) return;
@@ -136,9 +141,8 @@ void SglangEngines::send(const model::Model& model, int64_t version, Deadline de
 // Nothing is computed from here on, and no prefix is there whose keys and values are of the older weights.
 void SglangEngines::pause(const std::string& url, Deadline deadline) const {
   post(url, "/pause_generation", {{"mode", options_.pause}}, deadline.remaining_s());
-  net::HttpClient client({.timeout_s = deadline.remaining_s()});
   const auto flush = [&]() -> Result<net::Response> {
-    auto reply = client.post(url + "/flush_cache", Json::object());
+    auto reply = client(deadline.remaining_s()).post(url + "/flush_cache", Json::object());
     if (!reply.ok() || reply->status == 200) return reply;
     return Error(ErrorKind::kConflict, fmt::format("{}/flush_cache with \"pause\": \"{}\": {} {}", url, options_.pause,
                                                    reply->status, reply->body));

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "model/model.h"
+#include "net/http.h"
 #include "weights/group.h"
 
 namespace tritonforge::weights {
@@ -18,6 +19,7 @@ struct SglangOptions {
   // before 0.5.21 SGLang cannot where retracted requests wait, and never where requests are paused in place.
   std::string pause = "abort";
   int64_t bucket_bytes = int64_t{512} << 20;
+  std::string api_key;  // the engines'
   bool operator==(const SglangOptions&) const = default;
 };
 
@@ -36,6 +38,9 @@ class SglangEngines {
   void push(const model::Model& model, int64_t version, Deadline deadline);
 
  private:
+  net::HttpClient client(double timeout_s) const;
+  void post(const std::string& url, const char* path, const Json& body, double seconds) const;
+  int64_t ranks_of(const std::string& url) const;
   void join(at::Device device, Deadline deadline);
   void leave();
   void pause(const std::string& url, Deadline deadline) const;

@@ -1,12 +1,14 @@
 """A server with SGLang's endpoints for weights and no model behind them, which answers as SGLang 0.5.15 was seen to
 (test_stock_sglang.py): it receives through torch.distributed. Beside SGLang's, `GET /mock` says which endpoints were
 called, `POST /generating {"requests"}` how many requests are under way, `POST /fail {"fails"}` has the updates that
-follow end with 400, and `POST /save {"path"}` writes what came. It prints its URL."""
+follow end with 400, and `POST /save {"path"}` writes what came. An argument is the key that SGLang's then ask for. It
+prints its URL."""
 
 import contextlib
 import http.server
 import json
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -16,7 +18,7 @@ from sglang_client import init_custom_process_group
 
 
 class MockSglang:
-    def __init__(self):
+    def __init__(self, key=None):
         self.weights, self.calls, self.groups, self.version, self.fails = {}, [], {}, "default", False
         self.requests = 0
         mock = self
@@ -30,14 +32,25 @@ class MockSglang:
                 self.end_headers()
                 self.wfile.write(text)
 
+            def refuses(self):
+                """As SGLang's do who comes without their key."""
+                if key and self.headers["authorization"] != f"Bearer {key}":
+                    self.answer(401, {"error": "Unauthorized"})
+                    return True
+
             def do_GET(self):
                 if self.path == "/mock":
                     return self.answer(200, {"weight_version": mock.version, "calls": mock.calls})
-                self.answer(200, {"tp_size": 1, "weight_version": mock.version})
+                if self.refuses():
+                    return
+                known = self.path == "/server_info"
+                self.answer(200 if known else 404, {"tp_size": 1} if known else {"detail": "Not Found"})
 
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
                 if self.path not in ("/fail", "/save", "/generating"):
+                    if self.refuses():
+                        return
                     mock.calls.append(self.path)
                 success, said = getattr(mock, self.path[1:])(**body)
                 if self.path in ("/pause_generation", "/continue_generation"):
@@ -118,6 +131,6 @@ class MockSglang:
 
 
 if __name__ == "__main__":
-    served = MockSglang()
+    served = MockSglang(*sys.argv[1:])
     print(served.url, flush=True)
     served.server.serve_forever()

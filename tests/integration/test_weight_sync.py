@@ -286,10 +286,10 @@ def our_trainer(folder, *flags, **shape):
 
 
 @contextlib.contextmanager
-def sglang_servers(count):
+def sglang_servers(count, *key):
     """Servers of SGLang's protocol (mock_sglang.py), each a process as SGLang's are."""
-    script = os.path.join(os.path.dirname(__file__), "mock_sglang.py")
-    started = [subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) for _ in range(count)]
+    command = [sys.executable, os.path.join(os.path.dirname(__file__), "mock_sglang.py"), *key]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
     try:
         yield [Engine(process, process.stdout.readline().strip()) for process in started]
     finally:
@@ -345,6 +345,13 @@ def test_a_push_leaves_requests_and_the_server_that_has_them_alive(tmp_path):
         said = mock.get("/mock")
         assert said["weight_version"] == "1" and said["calls"][-1] == "/continue_generation"
         assert trainer.post("/publish_weights", push | {"version": 3, "pause": "abort"}) == {"version": 3}
+
+
+def test_servers_behind_a_key_are_sent_that_of_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITONFORGE_PEER_API_KEY", "sglangs-key")
+    with sglang_servers(1, "sglangs-key") as (mock,), our_trainer(tmp_path) as (trainer, _):
+        push = {"to": "sglang", "engines": [mock.url], "step": 1, "version": 1}
+        assert trainer.post("/publish_weights", push) == {"version": 1}
 
 
 class Remote(Engine):

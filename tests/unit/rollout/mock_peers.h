@@ -17,8 +17,8 @@ namespace tritonforge::rollout {
 inline constexpr int64_t kEnd = 256;  // the end-of-turn token; 0..255 are bytes
 
 // Of SGLang's SamplingParams what is sent here; of any other name it dies with 500.
-inline const std::set<std::string> kSamplingNames = {"temperature",    "top_p",          "top_k",        "min_p",
-                                                     "max_new_tokens", "stop_token_ids", "no_stop_trim", "sampling_seed"};
+inline const std::set<std::string> kSamplingNames = {
+    "temperature", "top_p", "top_k", "min_p", "max_new_tokens", "stop_token_ids", "no_stop_trim", "sampling_seed"};
 
 inline std::vector<int64_t> byte_tokens(const std::string& text) {
   std::vector<int64_t> out;
