@@ -25,7 +25,7 @@ std::string run_id_of(const TrainConfig& config) {
 net::ClientOptions client_options(const ServiceOptions& options) {
   net::ClientOptions client;
   client.timeout_s = options.config.buffer_timeout_s;
-  client.api_key = options.buffer_api_key;
+  client.api_key = options.peer_api_key;
   return client;
 }
 
@@ -364,9 +364,9 @@ PublishedWeights TrainerService::hand_out(int64_t version, const std::string& to
   return publisher_->to_folder(version, to, [this](const fs::path& folder) { return write_model(folder); });
 }
 
-void TrainerService::push(int64_t version, const std::vector<std::string>& engines,
-                          const weights::SglangOptions& options) {
+void TrainerService::push(int64_t version, const std::vector<std::string>& engines, weights::SglangOptions options) {
   constexpr double kPushSeconds = 600;
+  options.api_key = options_.peer_api_key;
   note(fmt::format("publishing version {}", version));
   std::optional<DeviceLock::Hold> hold;
   if (device_lock_) hold.emplace(device_lock_->shared());

@@ -48,7 +48,7 @@ class TrainerService {
   // to: "shm", "group" (train/parts_offer.h), or a folder.
   PublishedWeights publish(int64_t version, const std::string& to);
   // To SGLang's own servers, in its way (weights/sglang.h).
-  void push(int64_t version, const std::vector<std::string>& engines, const weights::SglangOptions& options);
+  void push(int64_t version, const std::vector<std::string>& engines, weights::SglangOptions options);  // key: its own
   fs::path export_to(const std::string& folder);
   // A checkpoint where there is a folder for it, steps since the last one, and the config's stop_interval has one here.
   void shut_down();
