@@ -563,6 +563,18 @@ InstalledWeights Core::install(const StagedWeights& staged, int64_t version) {
   return installed;
 }
 
+at::Tensor Core::weight(const std::string& name, int64_t rows) const {
+  if (offload_.offloaded())
+    fail(ErrorKind::kConflict, "the weights' memory is released: POST /resume_memory_occupation brings them back");
+  std::vector<std::string> known;
+  for (const model::ShardedTensor& tensor : parts_.tensors()) {
+    known.push_back(tensor.name);
+    if (tensor.name == name)
+      return tensor.whole().slice(0, 0, rows).to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  }
+  fail(ErrorKind::kNotFound, "no weight '{}'{}", name, nearest_hint(name, known));
+}
+
 EngineStats Core::stats() const {
   EngineStats now = counters_;
   now.running = scheduler_.running();

@@ -90,6 +90,8 @@ class Core {
   // by kCorrupt where somebody changed what was being copied, or by kMachine where there was no memory to round it:
   // then there are no weights, requests are aborted and nothing runs until the next update of all of them.
   InstalledWeights install(const StagedWeights& staged, int64_t version);
+  // A weight's first rows, fp32 on the CPU. Throws kNotFound with the nearest name, kConflict while they are away.
+  at::Tensor weight(const std::string& name, int64_t rows) const;
 
   EngineStats stats() const;
   void publish() const;

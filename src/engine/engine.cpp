@@ -341,16 +341,7 @@ Result<InstalledWeights> Engine::update_weights(const Stage& stage, int64_t vers
 
 at::Tensor Engine::weight(const std::string& name, int64_t rows, Deadline deadline) {
   const auto found = std::make_shared<at::Tensor>();
-  const auto copy = [=](Core& core) {
-    std::vector<std::string> known;
-    for (const model::ShardedTensor& tensor : core.parts().tensors()) {
-      known.push_back(tensor.name);
-      if (tensor.name == name)
-        *found = tensor.whole().slice(0, 0, rows).to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-    }
-    if (!found->defined()) fail(ErrorKind::kNotFound, "no weight '{}'{}", name, nearest_hint(name, known));
-  };
-  impl_->call("weight", copy, deadline);
+  impl_->call("weight", [=](Core& core) { *found = core.weight(name, rows); }, deadline);
   return *found;
 }
 

@@ -71,7 +71,7 @@ class Engine {
   Result<InstalledWeights> update_weights(const Stage& stage, int64_t version,
                                           std::optional<UpdateMode> mode = std::nullopt,
                                           Deadline deadline = Deadline::after(600));
-  // A weight's first rows as they are now, fp32 on the CPU. Throws kNotFound with the nearest name.
+  // A weight's first rows as they are now. Throws what Core::weight throws.
   at::Tensor weight(const std::string& name, int64_t rows, Deadline deadline = Deadline::after(60));
 
   EngineStats stats() const;
