@@ -68,8 +68,10 @@ void Exchange::advance() {
   responder_->end_stream();
 }
 
+// Bytes that are no text are replaced, as in a reply that is whole: a client's x-request-id may hold any.
 bool Exchange::write(const Json& event) {
-  if (responder_->write(net::sse_event(event.dump()))) return true;
+  const std::string text = event.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (responder_->write(net::sse_event(text))) return true;
   closed_ = true;
   abort_all("the client went away");
   return false;

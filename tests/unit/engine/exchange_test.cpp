@@ -93,5 +93,21 @@ TEST(Exchange, OneRefusedRequestRefusesAll) {
   EXPECT_EQ(engine.stats().aborted_requests + engine.stats().finished_requests, 1);
 }
 
+class BytesExchange : public CountingExchange {
+ public:
+  using CountingExchange::CountingExchange;
+  std::vector<Json> events(size_t) override { return {"\xff"}; }
+};
+
+// A client's x-request-id may be any bytes, and is the id of its request where the body names none.
+TEST(Exchange, BytesThatAreNoTextAreReplacedInAStreamToo) {
+  Engine engine(small_options(), tiny_model(), nullptr);
+  JobQueue jobs(1);
+  const auto responder = std::make_shared<FakeResponder>();
+  std::make_shared<BytesExchange>(engine, jobs, responder, true)->launch({request_of(1, true)}, Deadline::after(60));
+  responder->done.get_future().wait();
+  EXPECT_EQ(responder->events.front(), net::sse_event("\"\xEF\xBF\xBD\""));
+}
+
 }  // namespace
 }  // namespace tritonforge::engine
