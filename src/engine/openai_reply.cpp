@@ -218,6 +218,7 @@ std::vector<Json> openai_chunks(const OpenAiRequest& request, const Output& outp
     // What came may be held back: it may become a tag.
     if (!over && request.chat && added["delta"].empty() && added["logprobs"].is_null()) continue;
     chunk["choices"] = Json::array({std::move(added)});
+    if (request.include_usage) chunk["usage"] = nullptr;  // it comes at the end
     chunks.push_back(std::move(chunk));
   }
   return chunks;

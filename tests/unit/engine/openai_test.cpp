@@ -148,6 +148,17 @@ TEST(OpenAi, AStreamJoinsToTheMessage) {
   EXPECT_EQ(joined["finish"], "tool_calls");
 }
 
+// Who reads the usage of each chunk finds null in all but the last.
+TEST(OpenAi, UsageIsAskedForOrAbsent) {
+  const auto chunk_of = [](const Json& body) {
+    std::vector<StreamedSample> sent;
+    return openai_chunks(read(body), said("a"), 0, sent, byte_tokenizer()).at(0);
+  };
+  const Json with = chunk_of({{"stream", true}, {"stream_options", {{"include_usage", true}}}});
+  EXPECT_TRUE(with.contains("usage") && with["usage"].is_null());
+  EXPECT_FALSE(chunk_of({{"stream", true}}).contains("usage"));
+}
+
 TEST(OpenAi, TheBestAreThoseMostLikelyOnAverage) {
   const OpenAiRequest request = read({{"n", 2}, {"best_of", 3}}, false);
   EXPECT_EQ(request.requests[0].sampling.n, 3);
