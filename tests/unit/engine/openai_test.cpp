@@ -183,6 +183,12 @@ TEST(OpenAi, AnErrorNamesItsField) {
   EXPECT_EQ(body(ErrorKind::kBusy, "full")["type"], "rate_limit_error");
   EXPECT_EQ(body(ErrorKind::kInternal, "field 'x'")["type"], "server_error");
   EXPECT_EQ(body(ErrorKind::kUsage, "x")["code"], "usage");
+  // The engine names SGLang's fields.
+  const Json length = body(ErrorKind::kUsage, "'sampling_params.max_new_tokens' must be at least 0, not -1");
+  EXPECT_EQ(length["message"], "'max_tokens' must be at least 0, not -1");
+  EXPECT_EQ(length["param"], "max_tokens");
+  EXPECT_EQ(body(ErrorKind::kUsage, "sampling_params.stop holds an empty string")["message"],
+            "stop holds an empty string");
 }
 
 }  // namespace
