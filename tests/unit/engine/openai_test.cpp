@@ -103,6 +103,9 @@ TEST(OpenAi, WhatIsWrongIsNamed) {
   EXPECT_NE(refusal({{"functions", kTools}}).find("'functions'"), std::string::npos);
   EXPECT_NE(refusal({{"suffix", "x"}}, false).find("'suffix'"), std::string::npos);
   EXPECT_NE(refusal({{"logit_bias", {{"5", "x"}}}}).find("'logit_bias'"), std::string::npos);
+  EXPECT_NE(refusal({{"max_tokens", 2.7}}).find("'max_tokens' must be a whole number"), std::string::npos);
+  EXPECT_NE(refusal({{"prompt", {1.5, 2}}}, false).find("'prompt'"), std::string::npos);
+  EXPECT_NE(refusal({{"prompt", {{true}}}}, false).find("'prompt'"), std::string::npos);
 }
 
 TEST(OpenAi, AMessageIsTakenApart) {
