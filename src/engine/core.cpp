@@ -162,20 +162,29 @@ void Core::abort(LiveRequest& request, const std::string& why) {
   send(request);
 }
 
+void Core::abort_where(const std::function<bool(const Request&)>& is_meant, const std::string& why) {
+  std::vector<LiveRequest*> meant;
+  for (const auto& [id, live] : live_) {
+    if (is_meant(live->request)) meant.push_back(live.get());
+  }
+  for (LiveRequest* live : meant) abort(*live, why);
+}
+
 void Core::abort(const std::string& id, const std::string& why) {
-  if (const auto found = live_.find(id); found != live_.end()) abort(*found->second, why);
+  const auto has_it = [&](const Request& request) { return request.id == id || request.list_id == id; };
+  if (!id.empty()) abort_where(has_it, why);  // "" is of no list
+}
+
+void Core::abort_of(const void* sender, const std::string& why) {
+  abort_where([&](const Request& request) { return request.sender == sender; }, why);
 }
 
 void Core::abort_all(const std::string& why) {
-  while (!live_.empty()) abort(*live_.begin()->second, why);
+  abort_where([](const Request&) { return true; }, why);
 }
 
 void Core::expire(Clock::time_point now) {
-  std::vector<LiveRequest*> late;
-  for (const auto& [id, request] : live_) {
-    if (request->request.deadline.at() <= now) late.push_back(request.get());
-  }
-  for (LiveRequest* request : late) abort(*request, "the request's deadline passed");
+  abort_where([&](const Request& request) { return request.deadline.at() <= now; }, "the request's deadline passed");
 }
 
 Clock::time_point Core::first_deadline() const {

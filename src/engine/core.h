@@ -65,7 +65,9 @@ class Core {
   void expire(Clock::time_point now);
   Clock::time_point first_deadline() const;  // of the requests inside; time_point::max() where there is none
   // What was generated so far is delivered with FinishReason::kAbort. Unknown ids are ignored: it may just be over.
+  // Or the id of a list.
   void abort(const std::string& id, const std::string& why);
+  void abort_of(const void* sender, const std::string& why);
   void abort_all(const std::string& why);
   bool empty() const { return live_.empty(); }
 
@@ -135,6 +137,7 @@ class Core {
   void end_sample(LiveSample& sample);
   void count_times(const LiveRequest& request);
   void abort(LiveRequest& request, const std::string& why);
+  void abort_where(const std::function<bool(const Request&)>& is_meant, const std::string& why);
 
   const EngineOptions options_;
   const Ranks models_;

@@ -294,6 +294,11 @@ void Engine::abort(const std::string& id, const std::string& why) {
   impl_->post({.command = [id, why](Core& core) { core.abort(id, why); }});
 }
 
+// It holds the sender: no other one can have its address meanwhile.
+void Engine::abort_of(std::shared_ptr<const void> sender, const std::string& why) {
+  impl_->post({.command = [sender = std::move(sender), why](Core& core) { core.abort_of(sender.get(), why); }});
+}
+
 void Engine::abort_all(const std::string& why, Deadline deadline) {
   impl_->call("abort_all", [why](Core& core) { core.abort_all(why); }, deadline);
 }

@@ -186,6 +186,7 @@ OpenAiRequest openai_from_json(const std::string& text, bool chat, const tokeniz
   for (size_t i = 0; i < prompts.size(); ++i) {
     Request& each = request.requests.emplace_back();
     each.id = prompts.size() == 1 ? request.id : fmt::format("{}-{}", request.id, i);
+    each.list_id = request.id;
     each.prompt_ids = prompts[i];
     each.sampling = sampling;
     each.log_probs = wanted;

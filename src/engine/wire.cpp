@@ -270,7 +270,9 @@ GenerateBody generate_from_json(const Json& body, const tokenizer::Tokenizer& to
     if (each.return_logprob) each.request.log_probs = log_probs_wanted(body, i, count);
     each.request.stream = parsed.stream;
     each.request.id = entry_or(body, "rid", i, count, default_id);
-    if (count > 1 && (!body.contains("rid") || !body["rid"].is_array())) each.request.id += "-" + std::to_string(i);
+    if (count == 1 || (body.contains("rid") && body["rid"].is_array())) continue;
+    each.request.list_id = each.request.id;
+    each.request.id += "-" + std::to_string(i);
   }
   return parsed;
 }
