@@ -162,20 +162,29 @@ void Core::abort(LiveRequest& request, const std::string& why) {
   send(request);
 }
 
+void Core::abort_where(const std::function<bool(const Request&)>& is_meant, const std::string& why) {
+  std::vector<LiveRequest*> meant;
+  for (const auto& [id, live] : live_) {
+    if (is_meant(live->request)) meant.push_back(live.get());
+  }
+  for (LiveRequest* live : meant) abort(*live, why);
+}
+
 void Core::abort(const std::string& id, const std::string& why) {
-  if (const auto found = live_.find(id); found != live_.end()) abort(*found->second, why);
+  const auto has_it = [&](const Request& request) { return request.id == id || request.list_id == id; };
+  if (!id.empty()) abort_where(has_it, why);  // "" is of no list
+}
+
+void Core::abort_of(const void* sender, const std::string& why) {
+  abort_where([&](const Request& request) { return request.sender == sender; }, why);
 }
 
 void Core::abort_all(const std::string& why) {
-  while (!live_.empty()) abort(*live_.begin()->second, why);
+  abort_where([](const Request&) { return true; }, why);
 }
 
 void Core::expire(Clock::time_point now) {
-  std::vector<LiveRequest*> late;
-  for (const auto& [id, request] : live_) {
-    if (request->request.deadline.at() <= now) late.push_back(request.get());
-  }
-  for (LiveRequest* request : late) abort(*request, "the request's deadline passed");
+  abort_where([&](const Request& request) { return request.deadline.at() <= now; }, "the request's deadline passed");
 }
 
 Clock::time_point Core::first_deadline() const {
@@ -561,6 +570,18 @@ InstalledWeights Core::install(const StagedWeights& staged, int64_t version) {
   weight_version_ = next;
   publish();
   return installed;
+}
+
+at::Tensor Core::weight(const std::string& name, int64_t rows) const {
+  if (offload_.offloaded())
+    fail(ErrorKind::kConflict, "the weights' memory is released: POST /resume_memory_occupation brings them back");
+  std::vector<std::string> known;
+  for (const model::ShardedTensor& tensor : parts_.tensors()) {
+    known.push_back(tensor.name);
+    if (tensor.name == name)
+      return tensor.whole().slice(0, 0, rows).to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  }
+  fail(ErrorKind::kNotFound, "no weight '{}'{}", name, nearest_hint(name, known));
 }
 
 EngineStats Core::stats() const {

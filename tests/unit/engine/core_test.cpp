@@ -17,9 +17,11 @@ namespace {
 // The engine without a thread: every step is this test's own.
 class CoreTest : public testing::Test {
  protected:
-  void admit(const std::string& id, int64_t prompt, int64_t tokens, bool stream = false) {
+  void admit(const std::string& id, int64_t prompt, int64_t tokens, bool stream = false,
+             const std::string& list_id = "") {
     Request request;
     request.id = id;
+    request.list_id = list_id;
     request.prompt_ids = prompt_of(prompt, 1);
     request.sampling.max_new_tokens = tokens;
     request.sampling.seed = 7;
@@ -107,6 +109,19 @@ TEST_F(CoreTest, AbortExpiryAndPauseActBetweenSteps) {
   EXPECT_TRUE(core.empty());
   EXPECT_EQ(core.first_deadline(), Clock::time_point::max());
   EXPECT_EQ(core.stats().kv_tokens_free, core.stats().kv_tokens_total);
+}
+
+TEST_F(CoreTest, TheIdOfAListAbortsAllOfIt) {
+  admit("a-0", 10, 5, false, "a");
+  admit("a-1", 10, 5, false, "a");
+  admit("a-2", 10, 5);
+  core.abort("a", "enough");
+  core.abort("", "enough");
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_EQ(outputs["a-0"].samples[0].abort_message, "enough");
+  EXPECT_EQ(outputs["a-1"].samples[0].abort_message, "enough");
+  while (core.has_work()) core.step();
+  EXPECT_EQ(outputs["a-2"].samples[0].finish, FinishReason::kLength);
 }
 
 TEST_F(CoreTest, AnIdThatRunsIsNotTakenTwice) {

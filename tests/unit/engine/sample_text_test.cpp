@@ -93,6 +93,29 @@ TEST(Wire, NamesUnknownAndWrongFields) {
       "");
 }
 
+// What is no whole number of its 64 bits is told, and not cut or wrapped to another.
+TEST(Wire, NumbersAreTakenAsTheyStandOrRefused) {
+  const auto sampling = [](const char* body) { return sampling_from_json(Json::parse(body), "x"); };
+  const auto refused = [&](const char* body) -> std::string {
+    try {
+      sampling(body);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused(R"({"max_new_tokens": 2.7})"), "x: field 'max_new_tokens' must be a whole number (int64), not 2.7");
+  EXPECT_EQ(refused(R"({"top_k": 18446744073709551615})"),
+            "x: field 'top_k' must be a whole number (int64), not 18446744073709551615");
+  EXPECT_NE(refused(R"({"n": 1e300})").find("whole number"), std::string::npos);
+  EXPECT_NE(refused(R"({"n": true})").find("whole number"), std::string::npos);
+  EXPECT_NE(refused(R"({"stop_token_ids": [18446744073709551615]})").find("stop_token_ids"), std::string::npos);
+  EXPECT_NE(refused(R"({"seed": 0.5})").find("seed"), std::string::npos);
+  EXPECT_EQ(sampling(R"({"max_new_tokens": 16.0, "top_k": null})").max_new_tokens, 16);
+  EXPECT_EQ(sampling(R"({"seed": 18446744073709551615})").seed, ~uint64_t{0});
+  EXPECT_EQ(sampling(R"({"sampling_seed": -1})").seed, ~uint64_t{0});
+}
+
 TEST(Wire, ListsOfPromptsAndParameters) {
   const auto body = generate_from_json(
       Json::parse(
