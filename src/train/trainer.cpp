@@ -345,13 +345,15 @@ void Trainer::restore(TrainerState state) {
 
 const model::Model& Trainer::whole_model() {
   if (!has_part()) return model();
-  if (!whole_) {
-    // Beside the part of it, where a half of what is free is left: engines on this host then take it from there.
-    const bool fits = puts_together_on_gpu(bytes_of(shape_, model_), kernels::free_memory(model_.device()));
-    whole_.emplace(shape_, model_.dtype(), fits ? model_.device() : at::Device(at::kCPU));
-  }
-  gather_model(model(), groups_, &*whole_);
-  kernels::synchronize(model_.device());
+  together([this] {
+    if (!whole_) {
+      // Beside the part of it, where a half of what is free is left: engines on this host then take it from there.
+      const bool fits = puts_together_on_gpu(bytes_of(shape_, model_), kernels::free_memory(model_.device()));
+      whole_.emplace(shape_, model_.dtype(), fits ? model_.device() : at::Device(at::kCPU));
+    }
+    gather_model(model(), groups_, &*whole_);
+    kernels::synchronize(model_.device());
+  });
   return *whole_;
 }
 

@@ -13,6 +13,7 @@
 #include "train/pipeline.h"
 #include "unit/parallel/run_ranks.h"
 #include "unit/train/sample_model.h"
+#include "unit/train/scarce.h"
 
 namespace tritonforge::train {
 namespace {
@@ -505,6 +506,33 @@ TEST_F(RanksCheckpoint, ARankThatCannotWriteFailsItByNameAndLeavesNothing) {
   EXPECT_THAT(said, testing::AllOf(testing::HasSubstr("rank 2: "), testing::HasSubstr("no folder")));
   for (const auto& entry : fs::directory_iterator(folder.path()))
     EXPECT_THAT(entry.path().filename().string(), testing::Not(testing::HasSubstr("first")));
+}
+
+// Rank 0 would go on, and meet them with another collective than theirs.
+TEST_F(RanksCheckpoint, ARankThatLeavesTheOthersInACollectiveEndsTheJob) {
+  const Scarce memory;
+  using Gather = std::function<void(Trainer&)>;
+  const Gather whole = [](Trainer& trainer) {
+    trainer.rank() == 0 ? (void)trainer.whole_model() : trainer.give_model();
+  };
+  const Gather part = [](Trainer& trainer) { part_of(trainer, true); },
+               copy = [](Trainer& trainer) { Snapshot().take(trainer); };
+  for (const auto& [dims, gather] :
+       {std::pair<ParallelDims, Gather>{{.tp = 2}, whole}, {{.pp = 2}, whole}, {{.tp = 2}, part}, {{.tp = 2}, copy}}) {
+    parallel::Failures failures;
+    parallel::WorldOptions options;
+    options.beat_s = 0.05;
+    const auto work = [&](parallel::World& world) {
+      const auto trainer = make_trainer(config(dims), {}, &world);
+      if (world.rank() > 0) return gather(*trainer);
+      Scarce::left = 0;
+      EXPECT_THROW(gather(*trainer), std::bad_alloc);
+      Scarce::left = Scarce::kPlenty;
+      EXPECT_THAT(failures.wait_for(1), testing::Contains(testing::HasSubstr("rank 0: std::bad_alloc")))
+          << name_of(dims);
+    };
+    EXPECT_ANY_THROW(parallel::run_ranks(config(dims).parallel, work, &failures, options)) << "rank 1 is left alone";
+  }
 }
 
 TEST(Ranks, CommandsSurviveTheirBytes) {

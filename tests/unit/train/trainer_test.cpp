@@ -1,13 +1,8 @@
 #include "train/trainer.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/CPUAllocator.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <atomic>
-#include <limits>
-#include <new>
 
 #include "base/filesystem.h"
 #include "base/json.h"
@@ -15,6 +10,7 @@
 #include "train/lm_head_loss.h"
 #include "train/packing.h"
 #include "unit/train/sample_model.h"
+#include "unit/train/scarce.h"
 
 namespace tritonforge::train {
 namespace {
@@ -384,23 +380,6 @@ TEST(Trainer, ARatioOverTheSamplerIsClippedWhereTheSamplerDiffers) {
   EXPECT_GT(over_sampler.train_step(StepKind::kRl, sequences).policy->clip_fraction, 0.1);
 }
 
-// The CPU's memory, of which there are so many blocks more while this lives.
-class Scarce : public c10::Allocator {
- public:
-  explicit Scarce(int64_t blocks) : left_(blocks) { c10::SetCPUAllocator(this); }
-  ~Scarce() override { c10::SetCPUAllocator(memory_); }
-  c10::DataPtr allocate(size_t bytes) override {
-    if (left_-- <= 0) throw std::bad_alloc();
-    return memory_->allocate(bytes);
-  }
-  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
-  int64_t left() const { return left_; }
-
- private:
-  c10::Allocator* const memory_ = c10::GetCPUAllocator();
-  std::atomic<int64_t> left_;
-};
-
 TEST(Trainer, AStepThatFailsAnywhereIsTakenAgainToTheSameBitsOrLeavesABrokenTrainer) {
   TrainConfig config = sample_train_config();
   config.optimizer_steps_per_batch = 2;
@@ -409,12 +388,11 @@ TEST(Trainer, AStepThatFailsAnywhereIsTakenAgainToTheSameBitsOrLeavesABrokenTrai
   const auto first = sample_sequences(4, 1), sequences = sample_sequences(12, 3);
   Trainer straight = make(config);
   straight.train_step(StepKind::kRl, first);
-  constexpr int64_t kPlenty = 1 << 30;
   int64_t blocks = 0;
   {
-    const Scarce memory(kPlenty);
+    const Scarce memory;
     straight.train_step(StepKind::kRl, sequences);
-    blocks = kPlenty - memory.left();
+    blocks = Scarce::kPlenty - Scarce::left;
   }
   int taken = 0, broken = 0;
   constexpr int kParts = 12;
