@@ -23,10 +23,8 @@ MODEL = ROOT / "models/tiny-base"
 PROMPTS = [list(range(begin, begin + 40)) for begin in (5, 300, 700)]
 GREEDY = {"temperature": 0, "max_new_tokens": 8, "ignore_eos": True}
 LONG = GREEDY | {"max_new_tokens": 100}
-FLAGS = (
-    "--device cpu --attention-backend torch_native --sampling-backend pytorch --disable-cuda-graph "
-    "--disable-overlap-schedule --max-total-tokens 8192"
-).split()
+FLAGS = ["--device", "cpu", "--attention-backend", "torch_native", "--sampling-backend", "pytorch"]
+FLAGS += ["--disable-cuda-graph", "--disable-overlap-schedule", "--max-total-tokens", "8192"]
 
 
 @contextlib.contextmanager
