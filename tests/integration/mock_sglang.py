@@ -34,17 +34,17 @@ class MockSglang:
 
             def refuses(self):
                 """As SGLang's do who comes without their key."""
-                if key and self.headers["authorization"] != f"Bearer {key}":
+                refused = key and self.headers["authorization"] != f"Bearer {key}"
+                if refused:
                     self.answer(401, {"error": "Unauthorized"})
-                    return True
+                return refused
 
             def do_GET(self):
                 if self.path == "/mock":
-                    return self.answer(200, {"weight_version": mock.version, "calls": mock.calls})
-                if self.refuses():
-                    return
-                known = self.path == "/server_info"
-                self.answer(200 if known else 404, {"tp_size": 1} if known else {"detail": "Not Found"})
+                    self.answer(200, {"weight_version": mock.version, "calls": mock.calls})
+                elif not self.refuses():
+                    known = self.path == "/server_info"
+                    self.answer(200 if known else 404, {"tp_size": 1} if known else {"detail": "Not Found"})
 
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
