@@ -477,6 +477,8 @@ TEST(Router, FanOutReachesAllAndReportsEach) {
   EXPECT_THAT(message, HasSubstr("2 of 3 workers failed"));
   EXPECT_THAT(message, HasSubstr("checksum of lm_head differs"));
   EXPECT_THAT(message, HasSubstr(fleet[2].url()));
+  EXPECT_EQ(fleet.state(1), WorkerState::kGreen);  // it answered
+  EXPECT_EQ(fleet.state(2), WorkerState::kYellow);
 }
 
 TEST(Router, WorkersComeAndGo) {
