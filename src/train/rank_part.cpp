@@ -43,7 +43,7 @@ RankPart part_of(Trainer& trainer, bool with_optimizer) {
     }
     return part;
   };
-  return whole ? make() : trainer.together(make);
+  return whole ? make() : trainer.together("a rank's files", make);
 }
 
 Json write_part(const RankPart& part, const fs::path& folder) {
@@ -54,7 +54,7 @@ Json write_part(const RankPart& part, const fs::path& folder) {
 
 RankPart Snapshot::take(Trainer& trainer) {
   if (trainer.groups().tp == nullptr) fill(trainer);
-  else trainer.together([&] { fill(trainer); });
+  else trainer.together("a checkpoint's copy", [&] { fill(trainer); });
   return part_;
 }
 

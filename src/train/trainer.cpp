@@ -345,7 +345,7 @@ void Trainer::restore(TrainerState state) {
 
 const model::Model& Trainer::whole_model() {
   if (!has_part()) return model();
-  together([this] {
+  together("the whole model", [this] {
     if (!whole_) {
       // Beside the part of it, where a half of what is free is left: engines on this host then take it from there.
       const bool fits = puts_together_on_gpu(bytes_of(shape_, model_), kernels::free_memory(model_.device()));

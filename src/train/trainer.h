@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "contract/step.h"
@@ -74,13 +75,13 @@ class Trainer {
   const model::Model& whole_model();
   void give_model();
   // work(), which all ranks that have parts of the model do at once: one that cannot leaves the others in a collective,
-  // where the next one that it begins would meet them. So its error ends the job.
+  // where the next one that it begins would meet them. So its error ends the job. what: is made.
   template <typename Work>
-  auto together(const Work& work) {
+  auto together(std::string_view what, const Work& work) {
     try {
       return work();
     } catch (const std::exception& error) {
-      if (world_ != nullptr) world_->report(error.what(), parallel::is_of_another(error));
+      if (world_ != nullptr) world_->report(fmt::format("{}: {}", what, error.what()), parallel::is_of_another(error));
       throw;
     }
   }

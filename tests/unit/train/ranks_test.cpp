@@ -511,14 +511,16 @@ TEST_F(RanksCheckpoint, ARankThatCannotWriteFailsItByNameAndLeavesNothing) {
 // Rank 0 would go on, and meet them with another collective than theirs.
 TEST_F(RanksCheckpoint, ARankThatLeavesTheOthersInACollectiveEndsTheJob) {
   const Scarce memory;
-  using Gather = std::function<void(Trainer&)>;
-  const Gather whole = [](Trainer& trainer) {
-    trainer.rank() == 0 ? (void)trainer.whole_model() : trainer.give_model();
+  struct Case {
+    ParallelDims dims;
+    std::string what;
+    std::function<void(Trainer&)> gather;
   };
-  const Gather part = [](Trainer& trainer) { part_of(trainer, true); },
-               copy = [](Trainer& trainer) { Snapshot().take(trainer); };
-  for (const auto& [dims, gather] :
-       {std::pair<ParallelDims, Gather>{{.tp = 2}, whole}, {{.pp = 2}, whole}, {{.tp = 2}, part}, {{.tp = 2}, copy}}) {
+  const auto whole = [](Trainer& trainer) { trainer.rank() == 0 ? (void)trainer.whole_model() : trainer.give_model(); };
+  for (const auto& [dims, what, gather] :
+       {Case{{.tp = 2}, "the whole model", whole}, Case{{.pp = 2}, "the whole model", whole},
+        Case{{.tp = 2}, "a rank's files", [](Trainer& trainer) { part_of(trainer, true); }},
+        Case{{.tp = 2}, "a checkpoint's copy", [](Trainer& trainer) { Snapshot().take(trainer); }}}) {
     parallel::Failures failures;
     parallel::WorldOptions options;
     options.beat_s = 0.05;
@@ -528,8 +530,7 @@ TEST_F(RanksCheckpoint, ARankThatLeavesTheOthersInACollectiveEndsTheJob) {
       Scarce::left = 0;
       EXPECT_THROW(gather(*trainer), std::bad_alloc);
       Scarce::left = Scarce::kPlenty;
-      EXPECT_THAT(failures.wait_for(1), testing::Contains(testing::HasSubstr("rank 0: std::bad_alloc")))
-          << name_of(dims);
+      EXPECT_THAT(failures.wait_for(1), testing::Contains(testing::HasSubstr("rank 0: " + what + ": std::bad_alloc")));
     };
     EXPECT_ANY_THROW(parallel::run_ranks(config(dims).parallel, work, &failures, options)) << "rank 1 is left alone";
   }
