@@ -87,6 +87,7 @@ TEST(Wire, NamesUnknownAndWrongFields) {
   EXPECT_NE(message(R"({})").find("one of"), std::string::npos);
   EXPECT_NE(message(R"({"input_ids": ["a"]})").find("input_ids"), std::string::npos);
   EXPECT_NE(message(R"([1])").find("object"), std::string::npos);
+  EXPECT_NE(message(R"({"text": "a", "timeout_s": 0})").find("'timeout_s' must be above 0"), std::string::npos);
   EXPECT_EQ(
       message(
           R"({"text": "a", "sampling_params": {"frequency_penalty": 0.0, "spaces_between_special_tokens": false}})"),
