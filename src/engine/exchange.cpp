@@ -96,7 +96,7 @@ GenerateExchange::GenerateExchange(Engine& engine, JobQueue& jobs, net::Responde
 void GenerateExchange::launch(Deadline deadline) {
   std::vector<Request> requests;
   for (const GenerateRequest& each : body_.requests) requests.push_back(each.request);
-  Exchange::launch(std::move(requests), deadline);
+  Exchange::launch(std::move(requests), sooner(deadline, body_.timeout_s));
 }
 
 std::vector<Json> GenerateExchange::events(size_t index) {
@@ -129,7 +129,9 @@ OpenAiExchange::OpenAiExchange(Engine& engine, JobQueue& jobs, net::ResponderPtr
       tokenizer_(*engine.tokenizer()),
       sent_(request_.requests.size()) {}
 
-void OpenAiExchange::launch(Deadline deadline) { Exchange::launch(request_.requests, deadline); }
+void OpenAiExchange::launch(Deadline deadline) {
+  Exchange::launch(request_.requests, sooner(deadline, request_.timeout_s));
+}
 
 std::vector<Json> OpenAiExchange::events(size_t index) {
   return openai_chunks(request_, latest_[index], index, sent_[index], tokenizer_);

@@ -164,6 +164,7 @@ OpenAiRequest openai_from_json(const std::string& text, bool chat, const tokeniz
   request.created = static_cast<int64_t>(unix_seconds());
   request.model = optional_field(body, "model", model, where);
   request.stream = optional_field(body, "stream", false, where);
+  request.timeout_s = timeout_field(body, where);
   if (const auto options = body.find("stream_options"); options != body.end() && !options->is_null()) {
     check_keys(*options, {"include_usage", "include_obfuscation"}, where + ": stream_options");
     request.include_usage = optional_field(*options, "include_usage", false, where);

@@ -183,6 +183,18 @@ std::optional<uint64_t> seed_field(const Json& object, const char* field, const 
                                      : static_cast<uint64_t>(whole_number(*found, field, where));
 }
 
+std::optional<double> timeout_field(const Json& body, const std::string& where) {
+  const auto found = body.find("timeout_s");
+  if (found == body.end() || found->is_null()) return std::nullopt;
+  const auto seconds = require<double>(body, "timeout_s", where);
+  if (seconds <= 0) fail(ErrorKind::kUsage, "{}: field 'timeout_s' must be above 0, not {}", where, seconds);
+  return seconds;
+}
+
+Deadline sooner(Deadline deadline, std::optional<double> timeout_s) {
+  return timeout_s && *timeout_s < deadline.remaining_s() ? Deadline::after(*timeout_s) : deadline;
+}
+
 std::vector<std::string> texts_from(const Json& value, const char* field, const std::string& where) {
   if (value.is_string()) return {value.get<std::string>()};
   if (!value.is_array() ||
@@ -257,6 +269,7 @@ GenerateBody generate_from_json(const Json& body, const tokenizer::Tokenizer& to
   GenerateBody parsed;
   parsed.list = prompts.list;
   parsed.stream = optional_field(body, "stream", false, kWhere);
+  parsed.timeout_s = timeout_field(body, kWhere);
   const bool text = optional_field(body, "return_text_in_logprobs", false, kWhere);
   const size_t count = prompts.ids.size();
   for (size_t i = 0; i < count; ++i) {

@@ -26,6 +26,9 @@ int64_t whole_number(const Json& value, const char* field, const std::string& wh
 int64_t whole_field(const Json& object, const char* field, int64_t fallback, const std::string& where);
 // Any 64 bits, with a sign or without.
 std::optional<uint64_t> seed_field(const Json& object, const char* field, const std::string& where);
+// A body's "timeout_s", above 0; and the deadline that it has with that of its request: the earlier one.
+std::optional<double> timeout_field(const Json& body, const std::string& where);
+Deadline sooner(Deadline deadline, std::optional<double> timeout_s);
 // A text or a list of texts; a token id or a list of them.
 std::vector<std::string> texts_from(const Json& value, const char* field, const std::string& where);
 std::vector<int64_t> ids_from(const Json& value, const char* field, const std::string& where);
@@ -39,6 +42,7 @@ struct GenerateBody {
   std::vector<GenerateRequest> requests;
   bool list = false;  // the reply is a list
   bool stream = false;
+  std::optional<double> timeout_s;
 };
 GenerateBody generate_from_json(const Json& body, const tokenizer::Tokenizer& tokenizer, const std::string& default_id);
 

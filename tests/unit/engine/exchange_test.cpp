@@ -4,6 +4,8 @@
 
 #include <future>
 
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/definition.h"
 #include "unit/engine/tiny_model.h"
 
 namespace tritonforge::engine {
@@ -111,6 +113,27 @@ TEST(Exchange, WhoHangsUpAbortsNoRequestOfAnother) {
   EXPECT_EQ(Json::parse(first->body).size(), 9u);
   second->done.get_future().wait();
   EXPECT_EQ(engine.stats().generated_tokens, 9);
+}
+
+std::shared_ptr<const tokenizer::Tokenizer> of_bytes() {
+  tokenizer::TokenizerDefinition definition;
+  for (int byte = 0; byte < 256; ++byte)
+    definition.tokens.push_back(tokenizer::to_byte_alphabet(std::string(1, static_cast<char>(byte))));
+  return std::make_shared<const tokenizer::Tokenizer>(std::move(definition));
+}
+
+// A body may ask for less time than its x-timeout-s, and is aborted then; asking for more changes nothing.
+TEST(Exchange, ABodysOwnTimeoutIsItsDeadline) {
+  Engine engine(small_options(), tiny_model(), of_bytes());
+  JobQueue jobs(1);
+  engine.pause();
+  for (const auto& [own, header] : {std::pair(0.02, 3600.0), std::pair(3600.0, 0.02)}) {
+    const auto responder = std::make_shared<FakeResponder>();
+    auto body = generate_from_json({{"input_ids", {1, 2}}, {"timeout_s", own}}, *engine.tokenizer(), "r");
+    std::make_shared<GenerateExchange>(engine, jobs, responder, std::move(body))->launch(Deadline::after(header));
+    ASSERT_EQ(responder->done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+    EXPECT_EQ(Json::parse(responder->body)["meta_info"]["finish_reason"]["type"], "abort");
+  }
 }
 
 class BytesExchange : public CountingExchange {

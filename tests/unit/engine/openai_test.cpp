@@ -104,6 +104,7 @@ TEST(OpenAi, WhatIsWrongIsNamed) {
   EXPECT_NE(refusal({{"suffix", "x"}}, false).find("'suffix'"), std::string::npos);
   EXPECT_NE(refusal({{"logit_bias", {{"5", "x"}}}}).find("'logit_bias'"), std::string::npos);
   EXPECT_NE(refusal({{"max_tokens", 2.7}}).find("'max_tokens' must be a whole number"), std::string::npos);
+  EXPECT_NE(refusal({{"timeout_s", -1}}).find("'timeout_s' must be above 0"), std::string::npos);
   EXPECT_NE(refusal({{"prompt", {1.5, 2}}}, false).find("'prompt'"), std::string::npos);
   EXPECT_NE(refusal({{"prompt", {{true}}}}, false).find("'prompt'"), std::string::npos);
 }
@@ -149,6 +150,11 @@ TEST(OpenAi, AStreamJoinsToTheMessage) {
   EXPECT_EQ(joined["calls"][0]["index"], 0);
   EXPECT_EQ(joined["calls"][0]["function"]["arguments"], R"({"b":1,"a":2})");
   EXPECT_EQ(joined["finish"], "tool_calls");
+}
+
+TEST(OpenAi, ABodyMayBoundItsTime) {
+  EXPECT_EQ(read({{"timeout_s", 2.5}}).timeout_s, 2.5);
+  EXPECT_EQ(read(Json::object()).timeout_s, std::nullopt);
 }
 
 // Who reads the usage of each chunk finds null in all but the last.

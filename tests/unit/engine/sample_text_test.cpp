@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/live.h"
 #include "engine/wire.h"
 
 namespace tritonforge::engine {
@@ -68,6 +69,20 @@ TEST(SampleText, UnfinishedCharactersAreHeldAndThenReplaced) {
   EXPECT_EQ(text.text(), "\xEF\xBF\xBD");
 }
 
+// Half a character becomes U+FFFD at the last token that it may have: what ends it is the stop string all the same.
+TEST(SampleText, AStopThatOnlyTheEndCompletesIsAStop) {
+  Request request;
+  request.prompt_ids = {1};
+  request.sampling.max_new_tokens = 1;
+  request.sampling.stop = {"\xEF\xBF\xBD"};
+  LiveRequest live(std::move(request), &tokenizer(), {}, 100);
+  live.accept(*live.samples[0], tokenizer().encode("水")[0], -1, 0);
+  const Sample& sample = live.output.samples[0];
+  EXPECT_EQ(sample.finish, FinishReason::kStop);
+  EXPECT_EQ(sample.matched_text, "\xEF\xBF\xBD");
+  EXPECT_EQ(sample.text, "");
+}
+
 TEST(Wire, NamesUnknownAndWrongFields) {
   const auto message = [](const char* body) -> std::string {
     try {
@@ -87,6 +102,7 @@ TEST(Wire, NamesUnknownAndWrongFields) {
   EXPECT_NE(message(R"({})").find("one of"), std::string::npos);
   EXPECT_NE(message(R"({"input_ids": ["a"]})").find("input_ids"), std::string::npos);
   EXPECT_NE(message(R"([1])").find("object"), std::string::npos);
+  EXPECT_NE(message(R"({"text": "a", "timeout_s": 0})").find("'timeout_s' must be above 0"), std::string::npos);
   EXPECT_EQ(
       message(
           R"({"text": "a", "sampling_params": {"frequency_penalty": 0.0, "spaces_between_special_tokens": false}})"),
