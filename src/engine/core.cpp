@@ -466,9 +466,14 @@ void Core::step_out_of_memory(const std::string& why) {
 
 // ---- Control ----
 
-void Core::pause() {
+void Core::pause(PauseMode mode) {
   settle();
   paused_ = true;
+  if (mode == PauseMode::kAbort) abort_all("generation was paused");
+  if (mode == PauseMode::kRetract) {
+    counters_.preemptions += scheduler_.running();
+    scheduler_.preempt_all();
+  }
   publish();
 }
 

@@ -71,7 +71,7 @@ class Core {
   void abort_all(const std::string& why);
   bool empty() const { return live_.empty(); }
 
-  void pause();
+  void pause(PauseMode mode = PauseMode::kInPlace);
   void resume();
   // Forgets prefixes. Running requests keep their caches.
   void flush_cache();

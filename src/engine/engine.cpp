@@ -303,7 +303,9 @@ void Engine::abort_all(const std::string& why, Deadline deadline) {
   impl_->call("abort_all", [why](Core& core) { core.abort_all(why); }, deadline);
 }
 
-void Engine::pause(Deadline deadline) { impl_->call("pause", &Core::pause, deadline); }
+void Engine::pause(PauseMode mode, Deadline deadline) {
+  impl_->call("pause", [mode](Core& core) { core.pause(mode); }, deadline);
+}
 void Engine::resume(Deadline deadline) { impl_->call("resume", &Core::resume, deadline); }
 void Engine::flush_cache(Deadline deadline) { impl_->call("flush_cache", &Core::flush_cache, deadline); }
 void Engine::release_memory(MemoryParts parts, Deadline deadline) {

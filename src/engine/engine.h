@@ -49,7 +49,7 @@ class Engine {
   // whether the command was withdrawn or is under way. kUnavailable once the thread has ended.
   void abort_all(const std::string& why, Deadline deadline = Deadline::after(60));
   // No step begins after pause() returns, until resume(). Requests are still accepted and wait.
-  void pause(Deadline deadline = Deadline::after(60));
+  void pause(PauseMode mode = PauseMode::kInPlace, Deadline deadline = Deadline::after(60));
   void resume(Deadline deadline = Deadline::after(60));
   // Forgets prefixes. Running requests keep their caches.
   void flush_cache(Deadline deadline = Deadline::after(60));

@@ -111,6 +111,29 @@ TEST_F(CoreTest, AbortExpiryAndPauseActBetweenSteps) {
   EXPECT_EQ(core.stats().kv_tokens_free, core.stats().kv_tokens_total);
 }
 
+TEST_F(CoreTest, RequestsThatAPauseRetractsGiveBackTheirBlocksAndGoOnAsIfItHadNotBeen) {
+  admit("undisturbed", 10, 20);
+  while (core.has_work()) core.step();
+  admit("retracted", 10, 20);
+  for (int step = 0; step < 5; ++step) core.step();
+  core.pause(PauseMode::kRetract);
+  EXPECT_FALSE(core.has_work());
+  EXPECT_EQ(core.stats().running, 0);
+  EXPECT_EQ(core.stats().waiting, 1);
+  EXPECT_EQ(core.stats().kv_tokens_free, core.stats().kv_tokens_total);
+  core.flush_cache();
+  core.resume();
+  while (core.has_work()) core.step();
+  EXPECT_EQ(outputs["retracted"].samples[0].finish, FinishReason::kLength);
+  EXPECT_EQ(outputs["retracted"].samples[0].output_ids, outputs["undisturbed"].samples[0].output_ids);
+
+  admit("aborted", 10, 20);
+  core.step();
+  core.pause(PauseMode::kAbort);
+  EXPECT_EQ(outputs["aborted"].samples[0].finish, FinishReason::kAbort);
+  EXPECT_TRUE(core.empty());
+}
+
 TEST_F(CoreTest, TheIdOfAListAbortsAllOfIt) {
   admit("a-0", 10, 5, false, "a");
   admit("a-1", 10, 5, false, "a");
