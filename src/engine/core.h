@@ -117,6 +117,7 @@ class Core {
   Core(EngineOptions options, Ranks ranks, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
        std::function<void(const EngineStats&)> publish, const std::function<SizedRunner(const Core&)>& make);
   using DeviceHolds = std::vector<DeviceLock::Hold>;  // of every rank's device, where others share them
+  static std::string first_line(const std::string& text);
   DeviceHolds hold_devices();
   void synchronize() const;  // every rank's device
   TensorChecksums checksums_now(const StagedWeights& staged) const;
