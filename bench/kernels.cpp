@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "kernels/device.h"
 #include "kernels/gpu/cuda_library.h"
+#include "kernels/gpu/handles.h"
 
 using namespace tritonforge;
 using namespace tritonforge::gpu;
@@ -344,6 +345,38 @@ void prefill(int64_t count, int64_t sequences) {
                  [&] { return [&] { at::_scaled_dot_product_flash_attention(q, k, v, 0.0, true); }; });
   attention_peer("  torch cuDNN SDPA", 4, 0, flops, "not paged, kv heads expanded",
                  [&] { return [&] { at::_scaled_dot_product_cudnn_attention(q, k, v, {}, false, 0.0, true); }; });
+}
+
+// A sequence's blocks to the host and back: what bounds it is the bus, which a plain copy shows.
+void move_blocks(int64_t blocks) {
+  constexpr int64_t kLayers = 36, kPage = 16 * kKvHeads * kDim * 2;
+  const int64_t bytes = blocks * kLayers * 2 * kPage;
+  const at::Tensor cache = at::zeros({bytes}, at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
+  const PinnedMemory host(static_cast<size_t>(bytes));
+  auto* first = static_cast<uint8_t*>(cache.mutable_data_ptr());
+  MoveBlocksArgs args{.first = {first, first + blocks * kPage},
+                      .layers = kLayers,
+                      .layer_bytes = blocks * 2 * kPage,
+                      .page_bytes = kPage,
+                      .scale_bytes = 0,
+                      .host = host.as<uint8_t>(),
+                      .to_host = true,
+                      .count = blocks,
+                      .moves = {}};
+  for (int32_t i = 0; i < blocks; ++i) args.moves[i] = {i, i};
+  for (const bool to_host : {true, false}) {
+    args.to_host = to_host;
+    const char* where = to_host ? "to the host" : "from the host";
+    line(fmt::format("move_blocks          {:5} {}", blocks, where),
+         timed(1, [&](int) { check_cuda(api->move_blocks(&args, stream)); }), static_cast<double>(bytes), 0);
+    line(fmt::format("  cudaMemcpyAsync    {:5} {}", blocks, where),
+         timed(1,
+               [&](int) {
+                 if (to_host) check_cuda(api->copy(host.as<void>(), first, static_cast<size_t>(bytes), stream));
+                 else check_cuda(api->copy(first, host.as<void>(), static_cast<size_t>(bytes), stream));
+               }),
+         static_cast<double>(bytes), 0, "one piece");
+  }
 }
 
 // Gradient of attention over whole sequences, each with its own pages. The peers' keys and values are expanded to the
@@ -848,6 +881,11 @@ void run(const std::string& only) {
     prefill(1024, 8);
     prefill(8192, 1);
   }
+  if (wanted("blocks")) {
+    move_blocks(1);
+    move_blocks(16);
+    move_blocks(128);
+  }
   if (wanted("backward")) {
     backward(8192, 1);
     backward(1024, 8);
@@ -872,7 +910,7 @@ void run(const std::string& only) {
 int main(int argc, char** argv) {
   try {
     run(argc > 1 ? argv[1]
-                 : "");  // optional: step, fp8, decode, prefix, gemm, rows, sample, prefill, backward, checksum
+                 : "");  // optional: step, fp8, decode, prefix, gemm, rows, sample, prefill, blocks, backward, checksum
     return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "kernels: {}\n", error.what());

@@ -121,6 +121,14 @@ def judge_all(server, jobs, workers, stage="timed", change=lambda text: text):
         return list(pool.map(judge, jobs))
 
 
+def parts_of(found):
+    """Where a verdict's time goes, as text: each part's mean."""
+    seconds = [verdict["seconds"] for _, verdict in found]
+    parts = sorted({part for one in seconds for part in one})
+    means = {part: statistics.mean(one.get(part, 0) for one in seconds) for part in parts}
+    return ", ".join(f"{part} {1e3 * mean:.0f}" for part, mean in means.items() if mean >= 5e-4) + " ms"
+
+
 def aa(args):
     server = Evaluator("--mode", "plan", "--device", "cuda:0", "--workers", str(args.workers), "--against-itself")
     judge_all(server, [(name, "warm") for name in PROBLEMS], args.workers)
@@ -150,7 +158,7 @@ def rate(args, *flags):
     print(
         f"judged and timed against {against}: {len(found) / seconds:.1f} a second; the device alone "
         f"{statistics.median(alone)} ms a verdict (mean {statistics.mean(alone):.0f}), "
-        f"{sum(alone) / 1e3 / seconds:.2f} of the time",
+        f"{sum(alone) / 1e3 / seconds:.2f} of the time; in the mean {parts_of(found)}",
         flush=True,
     )
     return speedups, len(found) / seconds
@@ -175,7 +183,7 @@ def failing(server, args):
         seconds, walls = time.time() - start, [verdict["wall_s"] for _, verdict in found]
         print(
             f"failing {name}: {len(found) / seconds:.1f} a second, {statistics.median(walls):.2f} s each (median; "
-            f"{args.workers} at once)",
+            f"{args.workers} at once): {parts_of(found)}",
             flush=True,
         )
 

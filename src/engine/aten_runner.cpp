@@ -14,6 +14,7 @@ AtenRunner::AtenRunner(const EngineOptions& options, const Sizes& sizes, const m
       ranks_(ranks),
       cache_dtype_(cache_dtype(options, model.dtype())),
       blocks_(sizes.blocks),
+      host_blocks_(sizes.host_blocks),
       layout_(model.device().is_cpu() && !options.rows_attention ? KvLayout::kVector : KvLayout::kRows),
       limits_({.max_tokens = sizes.step_tokens,
                .max_sequences = options.max_running,
@@ -29,6 +30,8 @@ void AtenRunner::take_memory() {
   try {
     batches_.emplace(limits_, model_.device());
     cache_.emplace(model_.config(), blocks_, kBlockSize, cache_dtype_, model_.device(), layout_);
+    if (host_blocks_ > 0 && !host_)
+      host_.emplace(model_.config(), host_blocks_, kBlockSize, cache_dtype_, at::kCPU, layout_);
   } catch (...) {
     release_memory();
     throw;
@@ -41,6 +44,13 @@ void AtenRunner::release_memory() {
   if (model_.device().is_cpu()) return;
   kernels::synchronize(model_.device());
   at::getDeviceAllocator(model_.device().type())->emptyCache();
+}
+
+void AtenRunner::move_blocks(std::span<const BlockMove> moves) {
+  for (const auto& [block, place, to_host] : moves) {
+    if (to_host) host_->copy_block(place, *cache_, block);
+    else cache_->copy_block(block, *host_, place);
+  }
 }
 
 void AtenRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows) {

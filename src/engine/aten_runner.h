@@ -17,6 +17,7 @@ class AtenRunner : public Runner {
   // Refers to the model, which outlives it, and to `ranks`, where the model is the part of one.
   AtenRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model,
              model::Together* ranks = nullptr);
+  void move_blocks(std::span<const BlockMove> moves) override;
   void fill(const Plan& plan, std::span<const kernels::SampleRow> rows) override;
   void ask(const Plan& /*plan*/, const LogitWork& work) override { work_ = &work; }
   const LogitAnswers& answers() const override { return answers_; }
@@ -36,10 +37,10 @@ class AtenRunner : public Runner {
   const model::Model& model_;
   model::Together* const ranks_;
   const at::ScalarType cache_dtype_;
-  const int64_t blocks_;
+  const int64_t blocks_, host_blocks_;
   const KvLayout layout_;
   const BatchLimits limits_;
-  std::optional<KvCache> cache_;
+  std::optional<KvCache> cache_, host_;
   std::optional<BatchBuffers> batches_;
   Sampler sampler_;
   const Batch* batch_ = nullptr;

@@ -72,6 +72,15 @@ KvCache::KvCache(const model::ModelConfig& config, int64_t blocks, int64_t block
   }
 }
 
+void KvCache::copy_block(int64_t to, const KvCache& other, int64_t from) {
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    const kernels::PagedLayer &own = layers_[layer], &its = other.layers_[layer];
+    own.keys[to].copy_(its.keys[from]);
+    own.values[to].copy_(its.values[from]);
+    if (own.scales.defined()) own.scales[to].copy_(its.scales[from]);
+  }
+}
+
 int64_t KvCache::bytes_per_token(const model::ModelConfig& config, at::ScalarType dtype) {
   const int64_t row = config.head_dim * static_cast<int64_t>(c10::elementSize(dtype)),
                 scale = dtype == at::kFloat8_e4m3fn ? 1 : 0;

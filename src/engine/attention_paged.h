@@ -25,6 +25,8 @@ class KvCache {
           KvLayout layout);
   // Of all layers.
   static int64_t bytes_per_token(const model::ModelConfig& config, at::ScalarType dtype);
+  // Of another cache of the same shape, on any device: its block `from` becomes this one's block `to`.
+  void copy_block(int64_t to, const KvCache& other, int64_t from);
   // For one step; refers to the cache and to the batch's tensors.
   model::AttentionFn attention(const Batch& batch);
 

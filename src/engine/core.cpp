@@ -95,7 +95,7 @@ Core::Core(EngineOptions options, Ranks ranks, std::shared_ptr<const tokenizer::
       sizes_(made_.sizes),
       runner_(made_.runner.get()),
       info_(describe(options_, made_, parts_, tokenizer_.get())),
-      pool_(sizes_.blocks, kBlockSize, options_.reuse_prefixes),
+      pool_(sizes_.blocks, kBlockSize, options_.reuse_prefixes, sizes_.host_blocks),
       scheduler_({options_.max_running, sizes_.step_tokens, options_.draft_tokens}, pool_),
       offload_(models_),
       // Who shares the device gives it back between two steps: nothing may be queued then. Who drafts has to know all
@@ -286,6 +286,12 @@ const Plan& Core::plan() {
 
 void Core::fill(const Plan& plan) {
   const Range range(counters_.stages.fill);
+  if (!plan.moves.empty()) {
+    runner_->move_blocks(plan.moves);
+    const auto sent = std::ranges::count_if(plan.moves, &BlockMove::to_host);
+    counters_.blocks_to_host += sent;
+    counters_.blocks_from_host += std::ssize(plan.moves) - sent;
+  }
   if (plan.chunks.empty()) return;
   rows_.clear();
   draws_.clear();
@@ -471,6 +477,7 @@ EngineStats Core::stats() const {
   now.kv_tokens_free = pool_.available() * kBlockSize;
   now.kv_tokens_total = pool_.capacity() * kBlockSize;
   now.prefix_blocks = pool_.cached();
+  now.host_blocks = pool_.on_host();
   now.graph_steps = runner_->graph_launches().graphs;
   now.graph_nodes = runner_->graph_launches().nodes;
   now.paused = paused_;

@@ -78,9 +78,11 @@ GpuRunner::GpuRunner(const EngineOptions& options, const Sizes& sizes, const mod
       most_draws_(most_rows(options)),
       blocks_(sizes.blocks),
       max_context_(sizes.max_context),
+      page_(page_bytes(config_, options.kv_cache_dtype == CacheDtype::kFp8)),
       widened_pages_(widened_pages(options, sizes)),
       buffers_(place_gpu_buffers(options, sizes, config_)),
-      gemm_(static_cast<size_t>(kGemmWorkspace)) {
+      gemm_(static_cast<size_t>(kGemmWorkspace)),
+      host_cache_(static_cast<size_t>(sizes.host_blocks * config_.num_layers * page_.both())) {
   kernels::synchronize(model.device());  // the weights came on another stream
   TF_CHECK(options.tp == (ranks != nullptr ? ranks->size() : 1), "a runner of {} ranks", options.tp);
   const auto input_bytes = static_cast<size_t>(
@@ -121,16 +123,45 @@ void GpuRunner::take_buffers() {
   check_cuda(api_.stream_synchronize(stream_));  // before another rank writes there
 }
 
+GpuRunner::PageBytes GpuRunner::page_bytes(const model::ModelConfig& config, bool fp8) {
+  const int64_t rows = kBlockSize * config.num_kv_heads;
+  return {.keys = rows * config.head_dim * (fp8 ? 1 : 2), .scales = fp8 ? 2 * rows : 0};
+}
+
 void GpuRunner::take_cache() {
   const bool fp8 = widened_pages_ > 0;
-  const int64_t page = kBlockSize * config_.num_kv_heads * config_.head_dim;  // elements of keys, or of values
-  const int64_t bytes = blocks_ * page * (fp8 ? 1 : 2), scales = fp8 ? blocks_ * kBlockSize * config_.num_kv_heads : 0;
-  cache_memory_ = DeviceMemory(static_cast<size_t>(config_.num_layers * 2 * (bytes + scales)));
+  const int64_t layer_bytes = blocks_ * page_.both(), keys = blocks_ * page_.keys;
+  cache_memory_ = DeviceMemory(static_cast<size_t>(config_.num_layers * layer_bytes));
   auto* next = cache_memory_.as<uint8_t>();
-  for (int64_t layer = 0; layer < config_.num_layers; ++layer, next += 2 * (bytes + scales)) {
-    cache_.push_back({next, next + bytes, fp8 ? next + 2 * bytes : nullptr});
+  for (int64_t layer = 0; layer < config_.num_layers; ++layer, next += layer_bytes) {
+    cache_.push_back({next, next + keys, fp8 ? next + 2 * keys : nullptr});
   }
-  widened_ = {at(buffers_.widened), at(buffers_.widened) + widened_pages_ * page};
+  auto* widened = at<std::byte>(buffers_.widened);
+  widened_ = {widened, widened + widened_pages_ * page_bytes(config_, /*fp8=*/false).keys};
+}
+
+void GpuRunner::move_blocks(std::span<const BlockMove> moves) {
+  const GpuRange range("move blocks");
+  check_cuda(api_.set_device(device_));
+  gpu::MoveBlocksArgs args{.first = cache_.front(),
+                           .layers = config_.num_layers,
+                           .layer_bytes = blocks_ * page_.both(),
+                           .page_bytes = page_.keys,
+                           .scale_bytes = page_.scales,
+                           .host = host_cache_.as<uint8_t>(),
+                           .to_host = false,
+                           .count = 0,
+                           .moves = {}};
+  const auto queue = [&] {
+    check_cuda(api_.move_blocks(&args, stream_));
+    args.count = 0;
+  };
+  for (const auto& [block, place, to_host] : moves) {  // those of one direction that follow each other at once
+    if (args.count == gpu::kBlocksMoved || to_host != args.to_host) queue();
+    args.to_host = to_host;
+    args.moves[args.count++] = {block, place};
+  }
+  queue();
 }
 
 void GpuRunner::release_memory() {

@@ -42,6 +42,7 @@ class GpuRunner : public Runner {
   GpuRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model, GpuRanks* ranks = nullptr,
             int64_t rank = 0);
   ~GpuRunner() override;
+  void move_blocks(std::span<const BlockMove> moves) override;
   void fill(const Plan& plan, std::span<const kernels::SampleRow> rows) override;
   void ask(const Plan& plan, const LogitWork& work) override;
   const LogitAnswers& answers() const override { return answers_; }
@@ -56,6 +57,11 @@ class GpuRunner : public Runner {
   void weights_move() override;
 
  private:
+  struct PageBytes {  // of a block in one layer: its keys, as much as its values; its scales
+    int64_t keys, scales;
+    int64_t both() const { return 2 * keys + scales; }
+  };
+  static PageBytes page_bytes(const model::ModelConfig& config, bool fp8);
   struct HostArena {
     explicit HostArena(size_t bytes) : memory(bytes) {}
     gpu::PinnedMemory memory;
@@ -146,10 +152,12 @@ class GpuRunner : public Runner {
   const int64_t full_step_;   // tokens, padded
   const int64_t most_draws_;  // rows of logits
   const int64_t blocks_, max_context_;
+  const PageBytes page_;
   const int64_t widened_pages_;  // 0: the cache is bf16
   const GpuBuffers buffers_;
   gpu::GpuStream stream_;
   gpu::GemmHandle gemm_;
+  const gpu::PinnedMemory host_cache_;  // the places of blocks that have left the cache
 
   // Inputs: written on the host in turn, copied to the one place where the kernels look.
   std::deque<HostArena> host_;

@@ -32,6 +32,8 @@ struct StageSeconds {
 struct EngineStats {
   int64_t running = 0, waiting = 0, weight_version = 0;  // -1: none, an update went wrong halfway
   int64_t kv_tokens_free = 0, kv_tokens_total = 0, prefix_blocks = 0;
+  int64_t host_blocks = 0;                           // of them on the host
+  int64_t blocks_to_host = 0, blocks_from_host = 0;  // copied since the start
   int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, cached_tokens = 0, preemptions = 0, failed_steps = 0;
   int64_t drafted_tokens = 0, accepted_drafts = 0;  // verified, and those of them that were drawn
   int64_t graph_steps = 0, graph_nodes = 0;         // steps of one launch, and the kernels and copies in them

@@ -15,6 +15,7 @@ std::vector<std::string> MemoryPlan::lines() const {
     text.push_back(line("workspace", workspace));
   }
   text.push_back(line("left", left));
+  if (host > 0) text.push_back(line("on host", host, fmt::format(" ({} tokens)", host_tokens)));
   return text;
 }
 

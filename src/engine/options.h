@@ -33,7 +33,7 @@ struct EngineOptions {
   std::filesystem::path model;
   std::string device = "cpu", dtype = "auto";
   int64_t max_running = 256, max_queue = 1024, max_step_tokens = 0;
-  int64_t kv_cache_tokens = 0, max_context = 0, threads = 0, tp = 1;
+  int64_t kv_cache_tokens = 0, kv_host_tokens = 0, max_context = 0, threads = 0, tp = 1;
   CacheDtype kv_cache_dtype = CacheDtype::kAuto;
   WeightDtype weight_dtype = WeightDtype::kAuto;
   UpdateMode update_mode = UpdateMode::kInFlight;
@@ -61,6 +61,9 @@ struct EngineOptions {
     v("max_queue", max_queue, at_least(0), "sequences that may wait beyond those; more are answered 429");
     v("max_step_tokens", max_step_tokens, at_least(0), "tokens in one step; 0 = 1024 on the CPU, 8192 on a GPU");
     v("kv_cache_tokens", kv_cache_tokens, at_least(0), "tokens in the KV cache; 0 = sized from free memory");
+    v("kv_host_tokens", kv_host_tokens, at_least(0),
+      "tokens whose keys and values the host keeps for requests that are put back when the KV cache is full (others' "
+      "--swap-space, --hicache-size); 0 = they are computed again");
     v("kv_cache_dtype", kv_cache_dtype,
       "auto: the model's; fp8_e4m3 holds about twice the tokens, rounded: log-probs are less exact");
     v("weight_dtype", weight_dtype,
@@ -84,6 +87,9 @@ struct EngineOptions {
   static bool is_degree(int64_t tp) { return tp == 1 || tp == 2 || tp == 4 || tp == 8; }
   void validate() const {
     if (!is_degree(tp)) fail(ErrorKind::kUsage, "'tp' is {}: 1, 2, 4 or 8 ranks", tp);
+    if (kv_host_tokens > 0 && !reuse_prefixes)
+      fail(ErrorKind::kUsage, "'kv_host_tokens' is {} and 'prefix_reuse' off: what is kept is found as a prefix",
+           kv_host_tokens);
   }
 };
 

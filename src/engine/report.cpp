@@ -42,11 +42,15 @@ Json server_report(const EngineInfo& info, const EngineStats& s) {
             {"kv_cache", info.memory.cache},
             {"graph_pool", info.memory.graphs},
             {"workspace", info.memory.workspace},
-            {"left", info.memory.left}}},
+            {"left", info.memory.left},
+            {"on_host", info.memory.host}}},
           {"running", s.running},
           {"waiting", s.waiting},
           {"kv_tokens_free", s.kv_tokens_free},
           {"prefix_blocks", s.prefix_blocks},
+          {"host_blocks", s.host_blocks},
+          {"blocks_to_host", s.blocks_to_host},
+          {"blocks_from_host", s.blocks_from_host},
           {"steps", s.steps},
           {"prompt_tokens", s.prompt_tokens},
           {"generated_tokens", s.generated_tokens},
@@ -82,6 +86,8 @@ net::Response metrics_report(const EngineStats& s) {
                                   {"generated_tokens_total", "tokens sampled"},
                                   {"cached_tokens_total", "prompt tokens taken from the prefix cache"},
                                   {"preemptions_total", "sequences put back for want of KV cache"},
+                                  {"blocks_to_host_total", "blocks of the KV cache that left for the host's memory"},
+                                  {"blocks_from_host_total", "blocks of the KV cache that came back from there"},
                                   {"drafted_tokens_total", "draft tokens that were verified"},
                                   {"accepted_drafts_total", "draft tokens that were drawn"},
                                   {"graph_steps_total", "forward passes that were one launch of a CUDA graph"},
@@ -110,6 +116,8 @@ net::Response metrics_report(const EngineStats& s) {
   set("generated_tokens_total", s.generated_tokens);
   set("cached_tokens_total", s.cached_tokens);
   set("preemptions_total", s.preemptions);
+  set("blocks_to_host_total", s.blocks_to_host);
+  set("blocks_from_host_total", s.blocks_from_host);
   set("drafted_tokens_total", s.drafted_tokens);
   set("accepted_drafts_total", s.accepted_drafts);
   set("graph_steps_total", s.graph_steps);

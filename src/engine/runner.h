@@ -21,6 +21,9 @@ class Runner {
  public:
   virtual ~Runner() = default;
 
+  // Copies between the cache and the host's places, in their order, each after the steps that were queued before.
+  virtual void move_blocks(std::span<const BlockMove> moves) = 0;
+
   // One step is fill(), forward(), draw(), in this order; a runner that runs ahead may be given the next fill() and
   // forward() before the draw(). Each may throw; the cache's content is then unknown.
   // The inputs of the plan's chunks; `rows`: one for each chunk that samples, in their order. Nothing of either is kept

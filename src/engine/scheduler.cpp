@@ -41,6 +41,7 @@ const Plan& Scheduler::schedule() {
   schedule_running(prompt_budget);
   if (plan_.preempted == 0) admit_waiting(prompt_budget);
   if (options_.draft_tokens > 0) add_drafts();
+  plan_.moves = pool_.take_moves();
   const auto awaits = [](const Sequence* s) { return s->pending > 0; };
   TF_CHECK(plan_.tokens > 0 || idle() || std::ranges::any_of(running_, awaits) || std::ranges::any_of(waiting_, awaits),
            "{} running and {} waiting sequences, and nothing to do", running(), waiting());
@@ -87,7 +88,7 @@ bool Scheduler::reserve(size_t index, int64_t end) {
 void Scheduler::preempt_newest() {
   Sequence* victim = running_.back();
   running_.pop_back();
-  release_blocks(victim);
+  release_blocks(victim, /*awaited=*/true);
   victim->computed = 0;
   ++victim->preemptions;
   ++plan_.preempted;
@@ -110,20 +111,20 @@ void Scheduler::admit_waiting(int64_t& prompt_budget) {
     const auto length = static_cast<int64_t>(sequence->tokens.size());
     // The last token is always computed: its logits are needed.
     const int64_t most = std::min((length - 1) / pool_.block_size(), sequence->reusable / pool_.block_size());
-    auto prefix = pool_.match(sequence->tokens, most);
-    const auto shared = static_cast<int64_t>(prefix.blocks.size());
-    if (pool_.available() < blocks_for(length) - shared + kRoomToGrow * running()) {
-      for (auto block = prefix.blocks.rbegin(); block != prefix.blocks.rend(); ++block) pool_.release(*block);
+    const BlockPool::Prefix prefix = pool_.match(sequence->tokens, most);
+    const int64_t found = std::ssize(prefix.blocks);
+    if (pool_.available() < blocks_for(length) - (found - prefix.away) + kRoomToGrow * running()) {
+      pool_.let_go(prefix);
       TF_CHECK(!running_.empty(), "a sequence of {} tokens does not fit the empty pool", length);
       return;
     }
     waiting_.pop_front();
-    sequence->blocks = std::move(prefix.blocks);
+    sequence->blocks = pool_.bring_back(prefix);
     sequence->prefix_tip = prefix.tip;
-    sequence->published = shared;
+    sequence->published = found;
     sequence->can_publish = true;
     sequence->mixes_weights = false;
-    sequence->computed = shared * pool_.block_size();
+    sequence->computed = found * pool_.block_size();
     if (sequence->cached_tokens < 0) sequence->cached_tokens = std::min(sequence->computed, sequence->prompt_tokens);
     running_.push_back(sequence);
     const int64_t count = std::min(length - sequence->computed, prompt_budget);
@@ -188,8 +189,9 @@ void Scheduler::weights_changed() {
   for (Sequence* sequence : running_) sequence->mixes_weights = true;
 }
 
-void Scheduler::release_blocks(Sequence* sequence) {
-  for (auto block = sequence->blocks.rbegin(); block != sequence->blocks.rend(); ++block) pool_.release(*block);
+void Scheduler::release_blocks(Sequence* sequence, bool awaited) {
+  for (auto block = sequence->blocks.rbegin(); block != sequence->blocks.rend(); ++block)
+    pool_.release(*block, awaited);
   sequence->blocks.clear();
 }
 

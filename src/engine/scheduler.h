@@ -4,9 +4,9 @@
 // Order is arrival order throughout. Every running sequence that decodes gets one token; what is left of the budget
 // goes to prompts, in chunks, oldest first; then waiting sequences are admitted from the front of the queue, as long as
 // blocks are left for what the running ones grow by. Where blocks run out, the newest sequence is preempted: its blocks
-// go and it is computed again later (often from the prefix cache). Rows that are left then may verify drafts of what
-// decoding sequences say next. The oldest sequence can take every block and any one sequence fits the pool, so every
-// step advances.
+// go, to the host where it has places for them, and what of it is found nowhere later is computed again. Rows that are
+// left then may verify drafts of what decoding sequences say next. The oldest sequence can take every block and any one
+// sequence fits the pool, so every step advances.
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -70,6 +70,7 @@ struct Chunk {
 };
 struct Plan {
   std::vector<Chunk> chunks;
+  std::vector<BlockMove> moves;                    // due before anything is written into the cache
   int64_t tokens = 0, samples = 0, preempted = 0;  // samples: draws
 };
 
@@ -117,7 +118,7 @@ class Scheduler {
   bool reserve(size_t index, int64_t end);
   void preempt_newest();
   void plan_chunk(Sequence* sequence, int64_t count);
-  void release_blocks(Sequence* sequence);
+  void release_blocks(Sequence* sequence, bool awaited = false);
   int64_t blocks_for(int64_t tokens) const { return (tokens + pool_.block_size() - 1) / pool_.block_size(); }
 
   const SchedulerOptions options_;

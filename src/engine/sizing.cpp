@@ -63,6 +63,7 @@ void size_cache(Sizes& sizes, const EngineOptions& options, const model::ModelCo
     sizes.max_context = blocks * kBlockSize;
   }
   sizes.blocks = blocks + 1;
+  sizes.host_blocks = (options.kv_host_tokens + kBlockSize - 1) / kBlockSize;
 }
 
 }  // namespace tritonforge::engine

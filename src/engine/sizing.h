@@ -13,6 +13,7 @@ struct Sizes {
   int64_t max_context = 0;  // tokens of one sequence
   int64_t step_tokens = 0;  // tokens of one step
   int64_t blocks = 0;       // of the KV cache, with the one that nobody owns
+  int64_t host_blocks = 0;  // that the host has places for
 };
 
 // What the cache of a model of this dtype holds. Throws kUnsupported where FP8 is asked for and the model is neither

@@ -16,6 +16,10 @@ TeamRunner::~TeamRunner() {
   team_->each([&](int64_t rank) { ranks_[static_cast<size_t>(rank)].reset(); });
 }
 
+void TeamRunner::move_blocks(std::span<const BlockMove> moves) {
+  each([&](Runner& rank) { rank.move_blocks(moves); });
+}
+
 void TeamRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows) {
   each([&](Runner& rank) { rank.fill(plan, rows); });
 }

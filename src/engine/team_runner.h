@@ -18,6 +18,7 @@ class TeamRunner : public Runner {
   TeamRunner(std::unique_ptr<RankTeam> team, std::unique_ptr<GpuRanks> gpus, const model::Parts& parts,
              const Make& make);
   ~TeamRunner() override;
+  void move_blocks(std::span<const BlockMove> moves) override;
   void fill(const Plan& plan, std::span<const kernels::SampleRow> rows) override;
   void ask(const Plan& plan, const LogitWork& work) override;
   const LogitAnswers& answers() const override { return ranks_.front()->answers(); }

@@ -24,6 +24,8 @@
 //   of an FP8 cache    paged_attention.h    the same files        float64 of what the bytes stand for; CPU: the bits of
 //                                                                 attention over the same numbers in the tokens' dtype
 // FP8 pages to bf16    -                    widen_cache.cu        fp8.h; exact
+// blocks to the host   engine/              move_blocks.cu        the bytes; exact
+//   and back              attention_paged.h
 // prefill attention    paged_attention.h    prefill_attention.cu  float64 softmax; 6e-3 of the row
 //                                           prefill_attention_hopper.cu: on Hopper
 // matrix product       linear.h             gemm.cpp (cuBLASLt),  float64 product; 4e-3 of a row, 2e-5 with fp32 output

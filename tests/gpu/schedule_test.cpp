@@ -27,8 +27,9 @@ class SchedulesOnGpu : public gpu::GpuTest {
     options.shared_prefix_mib = 0;
     return options;
   }
+  std::unique_ptr<model::Model> model() const { return gpu::copy_of(*weights_, at::kBFloat16, weights_->device()); }
   Happened run(const EngineOptions& options, const Schedule& schedule) const {
-    Core core(options, gpu::copy_of(*weights_, at::kBFloat16, weights_->device()), nullptr);
+    Core core(options, model(), nullptr);
     const at::InferenceMode inference;
     return live_through(schedule, core, *weights_);
   }
@@ -167,6 +168,28 @@ TEST_F(SchedulesOnGpu, ChangeNoTokenWithoutAStepAhead) {
       }
       chosen.step_ahead = true;
       chosen.cuda_graphs = true;
+    }
+  }
+}
+
+// Blocks that leave for the host and come back, step by step and ahead, of either cache.
+TEST_F(SchedulesOnGpu, WhatComesBackFromTheHostIsWhatLeft) {
+  for (const CacheDtype cache : {CacheDtype::kAuto, CacheDtype::kFp8}) {
+    for (const bool ahead : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}, ahead {}", tritonforge::name_of(cache), ahead));
+      EngineOptions chosen = options();
+      chosen.kv_cache_dtype = cache;
+      chosen.step_ahead = ahead;
+      chosen.kv_cache_tokens = 448;
+      chosen.kv_host_tokens = 1024;
+      Core core(chosen, model(), nullptr);
+      const at::InferenceMode inference;
+      Happened happened;
+      for (Sample& sample : said_together(core, long_request_of))
+        happened.answers.push_back({std::ssize(happened.answers), std::move(sample)});
+      EXPECT_GT(core.stats().blocks_from_host, 10);
+      const bool fp8 = cache == CacheDtype::kFp8;
+      expect_near_the_reference(happened, {.request_of = long_request_of}, fp8 ? 0.08 : 0.02, fp8 ? 0.5 : 0.25);
     }
   }
 }

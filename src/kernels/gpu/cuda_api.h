@@ -127,6 +127,20 @@ struct WidenCacheArgs {
   int64_t sequences, table_width, kv_heads, head_dim;
 };
 
+// Blocks of the cache to places of the host's, or back. Layer l lies l * layer_bytes behind the first one; a block has
+// page_bytes of keys in each, as many of values, and scale_bytes of scales (0 where it is not FP8).
+constexpr int kBlocksMoved = 256;  // at most at once
+struct MoveBlocksArgs {
+  KvLayer first;
+  int64_t layers, layer_bytes, page_bytes, scale_bytes;
+  uint8_t* host;  // [places, layers, 2 page_bytes + scale_bytes], pinned
+  bool to_host;
+  int64_t count;
+  struct Move {
+    int32_t block, place;
+  } moves[kBlocksMoved];
+};
+
 // Several new tokens a sequence, after a cached prefix: token i of sequence s (rows query_starts[s] ...) attends to the
 // keys 0 .. lengths[s] - count + i, count = query_starts[s + 1] - query_starts[s]. Rows of no sequence are not written.
 struct PrefillAttentionArgs {
@@ -318,6 +332,7 @@ struct CudaApi {
   size_t (*prefix_attention_pieces)(int64_t max_sequences, int64_t heads, int64_t kv_heads, int64_t head_dim);
   int (*prefix_attention)(const PrefixAttentionArgs*, Stream);
   int (*widen_cache)(const WidenCacheArgs*, Stream);
+  int (*move_blocks)(const MoveBlocksArgs*, Stream);
   int (*prefill_attention)(const PrefillAttentionArgs*, Stream);
 
   // Matrix products. `workspace` is the caller's (32 MiB suit Hopper) and stays his. A shape not tuned before runs by

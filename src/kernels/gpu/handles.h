@@ -32,6 +32,7 @@ class DeviceMemory {
 class PinnedMemory {
  public:
   explicit PinnedMemory(size_t bytes) : bytes_(bytes) {
+    if (bytes == 0) return;
     void* made = nullptr;
     check_cuda(open_cuda_library().allocate_pinned(&made, bytes));
     memory_.reset(made);

@@ -34,7 +34,7 @@ constexpr T ceil_div(T a, T b) {
 }
 
 // The operations, one file each: rows.cu, ranks.cu, rope_cache.cu, decode_attention.cu, decode_attention_cluster.cu,
-// prefix_attention.cu, widen_cache.cu, widen_matrix.cu, prefill_attention.cu,
+// prefix_attention.cu, widen_cache.cu, move_blocks.cu, widen_matrix.cu, prefill_attention.cu,
 // prefill_attention_hopper.cu, gemm.cpp,
 // gemm_hopper.cu, skinny_gemm.cu, sample.cu, checksum.cu, train_rows.cu, head_loss.cu,
 // adamw.cu, attention_backward.cu, attention_merge.cu, nccl.cpp.
@@ -89,6 +89,7 @@ int decode_attention_cluster(const DecodeAttentionArgs&, Stream);
 size_t prefix_attention_pieces(int64_t, int64_t, int64_t, int64_t);
 int prefix_attention(const PrefixAttentionArgs*, Stream);
 int widen_cache(const WidenCacheArgs*, Stream);
+int move_blocks(const MoveBlocksArgs*, Stream);
 int prefill_attention(const PrefillAttentionArgs*, Stream);
 bool prefill_attention_hopper_can(const PrefillAttentionArgs&);
 int prefill_attention_hopper(const PrefillAttentionArgs&, Stream);

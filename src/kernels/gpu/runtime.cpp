@@ -234,6 +234,7 @@ const CudaApi table = {
     .prefix_attention_pieces = prefix_attention_pieces,
     .prefix_attention = prefix_attention,
     .widen_cache = widen_cache,
+    .move_blocks = move_blocks,
     .prefill_attention = prefill_attention,
     .gemm_open = gemm_open,
     .gemm_workspace = gemm_workspace,

@@ -110,7 +110,14 @@ std::map<std::string, std::vector<int64_t>> expect_scheduling_changes_none(Cache
 
   EngineOptions scarce_reuse = scarce;
   scarce_reuse.reuse_prefixes = true;
-  EXPECT_EQ(tokens_under(scarce_reuse), expected);
+  EXPECT_EQ(tokens_under(scarce_reuse, &stats), expected);
+
+  EngineOptions on_host = scarce_reuse;  // little is computed again where the host keeps it
+  on_host.kv_host_tokens = 512;
+  EngineStats kept;
+  EXPECT_EQ(tokens_under(on_host, &kept), expected);
+  EXPECT_GT(kept.blocks_from_host, 0);
+  EXPECT_LT(kept.prompt_tokens, stats.prompt_tokens);
 
   EngineOptions padded = plain;
   padded.pad_batches = true;

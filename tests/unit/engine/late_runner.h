@@ -19,6 +19,7 @@ class LateRunner : public Runner {
  public:
   LateRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model)
       : inner_(options, sizes, model) {}
+  void move_blocks(std::span<const BlockMove> moves) override { inner_.move_blocks(moves); }
   void fill(const Plan& plan, std::span<const kernels::SampleRow> rows) override {
     std::vector<Sequence*> filled;
     for (const Chunk& chunk : plan.chunks) {

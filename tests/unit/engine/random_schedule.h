@@ -107,8 +107,29 @@ inline Happened live_through(const Schedule& schedule, Core& core, const model::
   return happened;
 }
 
+// What each kind of request says beside all the others, where nothing else happens.
+inline std::vector<Sample> said_together(Core& core, Request (*request_of)(int64_t kind)) {
+  std::vector<Sample> said(kKinds);
+  for (int64_t kind = 0; kind < kKinds; ++kind) {
+    Request request = request_of(kind);
+    request.id = std::to_string(kind);
+    request.on_output = [&said](Output part) { said[std::stoull(part.id)].append(std::move(part.samples.at(0))); };
+    core.admit(std::move(core.arrival(std::move(request)).value()));
+  }
+  while (core.has_work()) core.step();
+  return said;
+}
+
+// Answers that outgrow a cache of 448 tokens beside each other.
+inline Request long_request_of(int64_t kind) {
+  Request request = request_of(kind);
+  request.sampling.max_new_tokens = 80 + 4 * kind;
+  request.sampling.stop_token_ids.clear();
+  return request;
+}
+
 // What each kind of request says where nothing else happens.
-inline std::vector<Sample> said_alone(Core& core) {
+inline std::vector<Sample> said_alone(Core& core, Request (*request_of)(int64_t kind) = engine::request_of) {
   std::vector<Sample> said;
   for (int64_t kind = 0; kind < kKinds; ++kind) {
     Output whole;

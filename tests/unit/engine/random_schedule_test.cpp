@@ -18,7 +18,7 @@ void expect_no_loss_and_no_change(CacheDtype cache) {
   Core alone(plain, tiny_model(), nullptr);
   const auto expected = said_alone(alone);
   const auto same = tiny_model();
-  constexpr int64_t kVariants = 64;
+  constexpr int64_t kVariants = 128;
   Happened sum;
   int64_t accepted = 0, cached = 0, preempted = 0;
   for (int64_t variant = 0; variant < kVariants; ++variant) {
@@ -33,8 +33,9 @@ void expect_no_loss_and_no_change(CacheDtype cache) {
       options.kv_cache_tokens = 256 + 64;
       options.max_step_tokens = 20;
     }
-    SCOPED_TRACE(fmt::format("ahead {}, reuse {}, drafts {}, padded {}, rows {}, scarce {}", on(0), on(1), on(2), on(3),
-                             on(4), on(5)));
+    options.kv_host_tokens = on(1) && on(6) ? 160 : 0;
+    SCOPED_TRACE(fmt::format("ahead {}, reuse {}, drafts {}, padded {}, rows {}, scarce {}, host {}", on(0), on(1),
+                             on(2), on(3), on(4), on(5), on(6)));
     Core core(options, tiny_model(), nullptr, nullptr, make_late_runner);
     const Schedule schedule{.seed = static_cast<uint64_t>(variant), .steps = kSteps / kVariants + 1};
     const Happened happened = live_through(schedule, core, *same);
@@ -64,6 +65,33 @@ void expect_no_loss_and_no_change(CacheDtype cache) {
 
 TEST(RandomSchedules, LoseNoBlockAndChangeNoToken) { expect_no_loss_and_no_change(CacheDtype::kAuto); }
 TEST(RandomSchedules, LoseNoBlockAndChangeNoTokenOfAnFp8Cache) { expect_no_loss_and_no_change(CacheDtype::kFp8); }
+
+// Blocks leave for the host and come back. tolerance: of log-probs; a row of FP8 that lies between two numbers may be
+// rounded to either.
+void expect_no_change_by_the_host(CacheDtype cache, float tolerance) {
+  at::set_num_threads(1);
+  EngineOptions plain = small_options();
+  plain.kv_cache_dtype = cache;
+  Core alone(plain, tiny_model(), nullptr);
+  const std::vector<Sample> expected = said_alone(alone, long_request_of);
+  int64_t came_back = 0;
+  for (int64_t variant = 0; variant < 12; ++variant) {
+    EngineOptions options = plain;
+    options.step_ahead = variant % 2 == 0;
+    options.draft_tokens = variant % 4 == 1 ? 5 : 0;
+    options.kv_cache_tokens = 448;
+    options.kv_host_tokens = variant % 3 == 0 ? 64 : 1024;
+    SCOPED_TRACE(variant);
+    Core core(options, tiny_model(), nullptr, nullptr, make_late_runner);
+    const std::vector<Sample> said = said_together(core, long_request_of);
+    for (size_t kind = 0; kind < said.size(); ++kind) expect_said(said[kind], expected[kind], tolerance);
+    came_back += core.stats().blocks_from_host;
+  }
+  EXPECT_GT(came_back, 100);
+}
+
+TEST(RandomSchedules, WhatComesBackFromTheHostChangesNoToken) { expect_no_change_by_the_host(CacheDtype::kAuto, 1e-4); }
+TEST(RandomSchedules, WhatComesBackFromTheHostInFp8Neither) { expect_no_change_by_the_host(CacheDtype::kFp8, 0.05); }
 
 }  // namespace
 }  // namespace tritonforge::engine
