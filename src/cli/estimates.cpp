@@ -166,6 +166,12 @@ class Estimator {
                       "time of its update is not in a step's",
                       stage, count(host) / kGib));
     }
+    const bool engines = std::ranges::any_of(plan_.processes, [](const auto& p) { return p.group == "rollout"; });
+    if (on_gpu_ && engines && config_.engine.kv_host_tokens > 0) {
+      const double each = cache_bytes(shape_, config_.engine, at::kBFloat16);
+      plan_.notes.push_back(fmt::format("engine.kv_host_tokens: {:.1f} GiB of the host's memory for each engine",
+                                        each * count(config_.engine.kv_host_tokens) / kGib));
+    }
   }
 
   Parts largest_stage(double free) const {
@@ -221,9 +227,11 @@ class Estimator {
     const double each = cache_bytes(shape_, options, at::kFloat);
     const double machine = count(::sysconf(_SC_PHYS_PAGES)) * count(::sysconf(_SC_PAGE_SIZE));
     const double cache = options.kv_cache_tokens > 0 ? each * count(options.kv_cache_tokens) : machine / 4;
-    return {{"process", kProcess},
-            {"weights", bytes_of(config_.model.dtype) * count(shape_.parameter_count())},
-            {options.kv_cache_tokens > 0 ? "KV cache" : "KV cache, at most", cache}};
+    Parts parts{{"process", kProcess},
+                {"weights", bytes_of(config_.model.dtype) * count(shape_.parameter_count())},
+                {options.kv_cache_tokens > 0 ? "KV cache" : "KV cache, at most", cache}};
+    if (options.kv_host_tokens > 0) parts.emplace_back("put back", each * count(options.kv_host_tokens));
+    return parts;
   }
 
   // Time.

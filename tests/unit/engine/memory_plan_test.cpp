@@ -25,6 +25,22 @@ TEST(MemoryPlan, IsALineAPart) {
                               "graph pool     0.25 GiB", "workspace      1.00 GiB", "left          12.00 GiB"}));
 }
 
+TEST(MemoryPlan, TellsWhatTheHostKeeps) {
+  EngineOptions options = small_options();
+  options.kv_host_tokens = 100;
+  const Core core(options, tiny_model(), nullptr);
+  const MemoryPlan& plan = core.info().memory;
+  EXPECT_EQ(plan.host_tokens, 112) << "whole blocks";
+  EXPECT_EQ(plan.host, 112 * 2 * 2 * 2 * 16 * 4);
+  EXPECT_EQ(plan.lines().back(), "on host        0.00 GiB (112 tokens)");
+
+  options.kv_host_tokens = int64_t{1} << 40;
+  EXPECT_THAT([&] { Core(options, tiny_model(), nullptr); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("--kv-host-tokens 1099511627776 takes")));
+  options.reuse_prefixes = false;
+  EXPECT_THROW(options.validate(), Error);
+}
+
 TEST(MemoryPlan, OfTheCpuIsWeightsTheirPanelsAndCache) {
   const Core core(small_options(), tiny_model(), nullptr);
   const MemoryPlan& plan = core.info().memory;
