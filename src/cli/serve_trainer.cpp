@@ -20,7 +20,7 @@ struct TrainerFlags {
   std::vector<std::string> overrides;
   net::ServerOptions http{.port = 29400, .worker_threads = 1};
   train::ServiceOptions service;
-  net::PeerKey buffer;
+  net::PeerKey peers;
 
   template <typename V>
   void describe(V& v) {
@@ -28,7 +28,7 @@ struct TrainerFlags {
     v("overrides", overrides, spelled("set"), "path=value over the file, as in --set lr=1e-6");
     v.part(http);
     v.part(service);
-    v.part(buffer);
+    v.part(peers);
   }
 };
 
@@ -39,7 +39,7 @@ void serve_trainer(TrainerFlags flags) {
   for (const std::string& assignment : flags.overrides) apply_override(yaml, assignment);
   flags.http.read_secrets();
   train::ServiceOptions options = flags.service;
-  options.buffer_api_key = flags.buffer.read(/*own=*/"");
+  options.peer_api_key = flags.peers.read(/*own=*/"");
   options.config = load_config<train::TrainConfig>(yaml, flags.config);
   log::info("config:\n{}", dump_config(options.config));
   if (options.config.device == "cpu") train::keep_freed_memory();

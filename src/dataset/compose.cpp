@@ -116,6 +116,12 @@ std::vector<std::string> Composition::families() const {
   return names;
 }
 
+bool Composition::knows_rows() const {
+  return needs_whole_rows() || std::any_of(steps.begin(), steps.end(), [](const Step& step) {
+           return step.op->operand == Operand::kRowVector || step.op->operand == Operand::kColumn;
+         });
+}
+
 std::string Composition::combo() const { return fmt::format("{}", fmt::join(families(), "+")); }
 
 std::string combo_key(std::vector<std::string> families) {
@@ -132,13 +138,9 @@ std::optional<Composition> draw_composition(PairStyle style, const std::vector<c
   made.steps = draw_steps(families, rng, only);
 
   size_t operands = 0;
-  for (const auto& step : made.steps) {
-    operands += step.op->operand != Operand::kNone;
-    made.rows |= step.op->operand == Operand::kRowVector || step.op->operand == Operand::kColumn ||
-                 step.op->tail != Tail::kNone;
-  }
+  for (const auto& step : made.steps) operands += step.op->operand != Operand::kNone;
   if (operands > 2) return std::nullopt;
-  if (!made.rows) made.rows = rng.below(3) == 0;
+  made.rows = made.knows_rows() || rng.below(3) == 0;
 
   const bool compact = style == PairStyle::kCompact;
   made.x = pick<std::string>(compact ? std::vector<std::string>{"x", "a", "u", "t"}

@@ -31,12 +31,14 @@ struct Composition {
   std::string x = "x";                // the main input's name
   std::string input = "torch.randn";  // how it is drawn: torch.randn | torch.rand, with an offset
   std::string offset;                 // " + 0.5" or ""
-  bool rows = false;                  // (M, N), one program a row; else flat
+  bool rows = false;                  // inputs are (M, N); else (N,)
   int64_t m = 0, n = 0;
   int64_t block = 256;
   uint64_t look = 0;  // decides everything that is a matter of taste
 
   bool reduces() const { return !steps.empty() && steps.back().op->tail == Tail::kReduce; }
+  bool needs_whole_rows() const { return !steps.empty() && steps.back().op->tail != Tail::kNone; }
+  bool knows_rows() const;                    // some step is told its row or column
   std::vector<std::string> families() const;  // in order
   std::string combo() const;                  // "relu+mul+row_sum"
 };

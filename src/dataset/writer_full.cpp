@@ -126,10 +126,16 @@ std::string full_problem(const Composition& composition) {
   return source;
 }
 
+// In style wide a program has a whole row where an operation needs one, else a block of a row where one is told its row
+// or column, else a block of all elements: a row may be wider than any block. However many dimensions there are, rows
+// are the last one's. Style full, whose sets stay as they were, has whole rows of all that has two dimensions.
 std::string full_solution(const Composition& composition) {
   const Look look = look_of(composition);
   const std::string& x = composition.x;
   const std::string& block = look.block_name;
+  const bool wide = composition.style == PairStyle::kWide;
+  const bool by_rows = wide ? composition.knows_rows() : composition.rows;
+  const bool whole_rows = wide ? composition.needs_whole_rows() : composition.rows;
   std::vector<std::string> tensors{x};
   for (const auto& step : composition.steps) {
     if (!step.operand.empty()) tensors.push_back(step.operand);
@@ -138,15 +144,16 @@ std::string full_solution(const Composition& composition) {
       "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n@triton.jit\n";
   source += "def " + look.kernel + "(";
   for (const auto& name : tensors) source += name + "_ptr, ";
-  source += fmt::format("out_ptr, {}, {}: tl.constexpr):\n", composition.rows ? "n_cols" : "n_elements", block);
+  source += fmt::format("out_ptr, {}, {}: tl.constexpr):\n", by_rows ? "n_cols" : "n_elements", block);
 
   const auto comment = [&](std::string_view text) {
     return look.comments ? fmt::format("    # {}\n", text) : std::string();
   };
   std::string place;
-  if (composition.rows) {
-    source += comment("one program per row") + "    row = tl.program_id(0)\n";
-    source += fmt::format("    {0} = tl.arange(0, {1})\n    mask = {0} < n_cols\n", look.offsets, block);
+  if (by_rows) {
+    source += comment(whole_rows ? "one program per row" : "one program per block of a row");
+    source += fmt::format("    row = tl.program_id(0)\n    {0} = {2}tl.arange(0, {1})\n    mask = {0} < n_cols\n",
+                          look.offsets, block, whole_rows ? "" : fmt::format("tl.program_id(1) * {} + ", block));
     place = "row * n_cols + " + look.offsets;
   } else {
     source += comment("each program covers one block of elements") + "    pid = tl.program_id(0)\n";
@@ -181,13 +188,16 @@ std::string full_solution(const Composition& composition) {
   const auto launch = [&](const std::vector<std::string>& arguments, std::string_view indent) {
     std::string text;
     const std::string& first = arguments[0];
-    if (composition.rows) {
-      text += fmt::format("{0}n_rows, n_cols = {1}.shape\n", indent, first);
-      text += composition.reduces()
-                  ? fmt::format("{0}out = torch.empty(n_rows, device={1}.device, dtype={1}.dtype)\n", indent, first)
-                  : fmt::format("{0}out = torch.empty_like({1})\n", indent, first);
-      text += fmt::format("{0}{1}[(n_rows,)]({2}, out, n_cols, {3}=triton.next_power_of_2(n_cols), num_warps={4})\n",
-                          indent, look.kernel, fmt::join(arguments, ", "), block, look.warps);
+    if (by_rows) {
+      text += wide ? fmt::format("{0}n_cols = {1}.shape[-1]\n{0}n_rows = {1}.numel() // n_cols\n", indent, first)
+                   : fmt::format("{0}n_rows, n_cols = {1}.shape\n", indent, first);
+      text += composition.reduces() ? fmt::format("{0}out = torch.empty({2}, device={1}.device, dtype={1}.dtype)\n",
+                                                  indent, first, wide ? first + ".shape[:-1]" : "n_rows")
+                                    : fmt::format("{0}out = torch.empty_like({1})\n", indent, first);
+      const std::string width = whole_rows ? "triton.next_power_of_2(n_cols)" : std::to_string(composition.block);
+      const std::string grid = whole_rows ? "(n_rows,)" : fmt::format("(n_rows, triton.cdiv(n_cols, {}))", width);
+      text += fmt::format("{}{}[{}]({}, out, n_cols, {}={}, num_warps={})\n", indent, look.kernel, grid,
+                          fmt::join(arguments, ", "), block, width, look.warps);
     } else {
       text += fmt::format("{0}out = torch.empty_like({1})\n{0}n_elements = out.numel()\n", indent, first);
       text += look.comments

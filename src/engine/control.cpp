@@ -49,13 +49,8 @@ Response move_memory(Engine& engine, const HttpRequest& request, decltype(&Engin
 }
 
 Response pause(Engine& engine, const HttpRequest& request) {
-  const Json body = request.json();
-  const auto mode = optional_field<std::string>(body, "mode", "retain", "POST /pause_generation");
-  if (mode != "retain" && mode != "in_place" && mode != "abort") {
-    fail(ErrorKind::kUsage, "POST /pause_generation: mode '{}'{}", mode, nearest_hint(mode, {"retain", "abort"}));
-  }
-  engine.pause(within(request, kCommandSeconds));
-  if (mode == "abort") engine.abort_all("generation was paused", within(request, kCommandSeconds));
+  const auto mode = optional_field<std::string>(request.json(), "mode", "abort", "POST /pause_generation");
+  engine.pause(from_name<PauseMode>(mode, "POST /pause_generation: mode"), within(request, kCommandSeconds));
   return done("paused");
 }
 

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "kernels/device.h"
 #include "kernels/gpu/cuda_library.h"
-#include "model/weights.h"
 
 namespace tritonforge::engine {
 namespace {
@@ -28,8 +27,6 @@ class Range {
   double& seconds_;
   const Clock::time_point start_ = Clock::now();
 };
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 EngineInfo describe(const EngineOptions& options, const SizedRunner& made, const model::Parts& parts,
                     const tokenizer::Tokenizer* tokenizer) {
@@ -113,6 +110,8 @@ Core::Core(EngineOptions options, Ranks ranks, std::shared_ptr<const tokenizer::
   for (const std::string& device : devices) device_locks_.emplace_back(device);
 }
 
+std::string Core::first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 // ---- Requests ----
 
 Result<Arrival> Core::arrival(Request request) const {
@@ -162,20 +161,29 @@ void Core::abort(LiveRequest& request, const std::string& why) {
   send(request);
 }
 
+void Core::abort_where(const std::function<bool(const Request&)>& is_meant, const std::string& why) {
+  std::vector<LiveRequest*> meant;
+  for (const auto& [id, live] : live_) {
+    if (is_meant(live->request)) meant.push_back(live.get());
+  }
+  for (LiveRequest* live : meant) abort(*live, why);
+}
+
 void Core::abort(const std::string& id, const std::string& why) {
-  if (const auto found = live_.find(id); found != live_.end()) abort(*found->second, why);
+  const auto has_it = [&](const Request& request) { return request.id == id || request.list_id == id; };
+  if (!id.empty()) abort_where(has_it, why);  // "" is of no list
+}
+
+void Core::abort_of(const void* sender, const std::string& why) {
+  abort_where([&](const Request& request) { return request.sender == sender; }, why);
 }
 
 void Core::abort_all(const std::string& why) {
-  while (!live_.empty()) abort(*live_.begin()->second, why);
+  abort_where([](const Request&) { return true; }, why);
 }
 
 void Core::expire(Clock::time_point now) {
-  std::vector<LiveRequest*> late;
-  for (const auto& [id, request] : live_) {
-    if (request->request.deadline.at() <= now) late.push_back(request.get());
-  }
-  for (LiveRequest* request : late) abort(*request, "the request's deadline passed");
+  abort_where([&](const Request& request) { return request.deadline.at() <= now; }, "the request's deadline passed");
 }
 
 Clock::time_point Core::first_deadline() const {
@@ -453,114 +461,6 @@ void Core::step_out_of_memory(const std::string& why) {
   scheduler_.preempt_all();
   scheduler_.forget_prefixes();  // what the step was to write into published blocks is not there
   publish();
-}
-
-// ---- Control ----
-
-void Core::pause() {
-  settle();
-  paused_ = true;
-  publish();
-}
-
-void Core::resume() {
-  paused_ = false;
-  publish();
-}
-
-void Core::flush_cache() {
-  scheduler_.forget_prefixes();
-  publish();
-}
-
-// Memory that cannot be had is the machine's lack, whoever says so.
-void Core::move_memory(const char* what, const std::function<void()>& move) {
-  try {
-    move();
-  } catch (const std::exception& error) {
-    publish();
-    fail(ErrorKind::kMachine, "{}: {}", what, first_line(error.what()));
-  }
-}
-
-void Core::release_memory(MemoryParts parts) {
-  settle();
-  const auto holds = hold_devices();
-  if (parts.weights && !offload_.offloaded()) {  // first: it alone may fail
-    move_memory("no host memory to keep the weights in", [&] {
-      runner_->weights_move();
-      offload_.offload();
-    });
-  }
-  if (parts.cache && runner_->has_memory()) {
-    scheduler_.preempt_all();
-    scheduler_.forget_prefixes();  // no prefix outlives the blocks that hold it
-    runner_->release_memory();
-  }
-  publish();
-}
-
-void Core::resume_memory(MemoryParts parts) {
-  const auto holds = hold_devices();
-  if (parts.weights && offload_.offloaded()) move_memory("the weights' memory is not free", [&] { offload_.reload(); });
-  if (parts.cache && !runner_->has_memory())
-    move_memory("the KV cache's memory is not free", [&] { runner_->take_memory(); });
-  publish();
-}
-
-// Of the tensors that the staged ones were copied to.
-TensorChecksums Core::checksums_now(const StagedWeights& staged) const {
-  if (!staged.part) return model::weight_checksums(parts_);
-  std::vector<std::pair<std::string, at::Tensor>> changed;
-  for (const model::ShardedTensor& tensor : parts_.tensors()) {
-    const void* place = tensor.tensors.front().const_data_ptr();
-    const auto is_it = [&](const auto& copy) { return copy.first.const_data_ptr() == place; };
-    if (std::ranges::any_of(staged.copies, is_it)) changed.emplace_back(tensor.name, tensor.whole());
-  }
-  return model::checksums_of(changed);
-}
-
-// Some tensors are new, some old: of no version, and no request may be answered from them.
-void Core::lose_weights(const std::string& why) {
-  weight_version_ = -1;
-  abort_all(why);
-  publish();
-}
-
-InstalledWeights Core::install(const StagedWeights& staged, int64_t version) {
-  settle();
-  const auto holds = device_.is_cpu() ? DeviceHolds() : hold_devices();
-  if (staged.part && weight_version_ < 0)
-    fail(ErrorKind::kConflict, "a part of the weights, and the engine has none: send all of them at once");
-  const int64_t now = std::max<int64_t>(weight_version_, 0);
-  const int64_t next = version >= 0 ? version : staged.part ? now : now + 1;
-  if (staged.part && offload_.offloaded())  // the others are needed, too
-    move_memory("the weights' memory is not free", [&] { offload_.reload(); });
-  if (!staged.unread.empty())
-    weights::compare_weights("the trainer's memory", model::checksums_of(staged.unread), staged.expected);
-  InstalledWeights installed{.version = next, .checksums = {}};
-  const auto copy = [&] {
-    installed.checksums = weights::install(staged, model().dtype());
-    synchronize();
-  };
-  try {
-    if (offload_.offloaded()) offload_.replace(copy);
-    else copy();
-    packed_ = false;  // by the next step: parts come one after another
-    scheduler_.weights_changed();
-    installed.checksums.merge(checksums_now(staged));
-    weights::compare_weights("the weights changed while they were copied", installed.checksums, staged.expected);
-  } catch (const std::exception& error) {
-    const auto* known = dynamic_cast<const Error*>(&error);
-    const bool old = offload_.offloaded();  // they lie elsewhere, whole
-    const std::string why = fmt::format("{}: {}", old ? "the old weights stay" : "no weights until the next update",
-                                        first_line(error.what()));
-    if (!old) lose_weights(why);
-    fail(known != nullptr ? known->kind() : ErrorKind::kMachine, "{}", why);
-  }
-  weight_version_ = next;
-  publish();
-  return installed;
 }
 
 EngineStats Core::stats() const {

@@ -65,11 +65,13 @@ class Core {
   void expire(Clock::time_point now);
   Clock::time_point first_deadline() const;  // of the requests inside; time_point::max() where there is none
   // What was generated so far is delivered with FinishReason::kAbort. Unknown ids are ignored: it may just be over.
+  // Or the id of a list.
   void abort(const std::string& id, const std::string& why);
+  void abort_of(const void* sender, const std::string& why);
   void abort_all(const std::string& why);
   bool empty() const { return live_.empty(); }
 
-  void pause();
+  void pause(PauseMode mode = PauseMode::kInPlace);
   void resume();
   // Forgets prefixes. Running requests keep their caches.
   void flush_cache();
@@ -90,6 +92,8 @@ class Core {
   // by kCorrupt where somebody changed what was being copied, or by kMachine where there was no memory to round it:
   // then there are no weights, requests are aborted and nothing runs until the next update of all of them.
   InstalledWeights install(const StagedWeights& staged, int64_t version);
+  // A weight's first rows, fp32 on the CPU. Throws kNotFound with the nearest name, kConflict while they are away.
+  at::Tensor weight(const std::string& name, int64_t rows) const;
 
   EngineStats stats() const;
   void publish() const;
@@ -113,6 +117,7 @@ class Core {
   Core(EngineOptions options, Ranks ranks, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
        std::function<void(const EngineStats&)> publish, const std::function<SizedRunner(const Core&)>& make);
   using DeviceHolds = std::vector<DeviceLock::Hold>;  // of every rank's device, where others share them
+  static std::string first_line(const std::string& text);
   DeviceHolds hold_devices();
   void synchronize() const;  // every rank's device
   TensorChecksums checksums_now(const StagedWeights& staged) const;
@@ -133,6 +138,7 @@ class Core {
   void end_sample(LiveSample& sample);
   void count_times(const LiveRequest& request);
   void abort(LiveRequest& request, const std::string& why);
+  void abort_where(const std::function<bool(const Request&)>& is_meant, const std::string& why);
 
   const EngineOptions options_;
   const Ranks models_;

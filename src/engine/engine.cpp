@@ -294,11 +294,18 @@ void Engine::abort(const std::string& id, const std::string& why) {
   impl_->post({.command = [id, why](Core& core) { core.abort(id, why); }});
 }
 
+// It holds the sender: no other one can have its address meanwhile.
+void Engine::abort_of(std::shared_ptr<const void> sender, const std::string& why) {
+  impl_->post({.command = [sender = std::move(sender), why](Core& core) { core.abort_of(sender.get(), why); }});
+}
+
 void Engine::abort_all(const std::string& why, Deadline deadline) {
   impl_->call("abort_all", [why](Core& core) { core.abort_all(why); }, deadline);
 }
 
-void Engine::pause(Deadline deadline) { impl_->call("pause", &Core::pause, deadline); }
+void Engine::pause(PauseMode mode, Deadline deadline) {
+  impl_->call("pause", [mode](Core& core) { core.pause(mode); }, deadline);
+}
 void Engine::resume(Deadline deadline) { impl_->call("resume", &Core::resume, deadline); }
 void Engine::flush_cache(Deadline deadline) { impl_->call("flush_cache", &Core::flush_cache, deadline); }
 void Engine::release_memory(MemoryParts parts, Deadline deadline) {
@@ -341,16 +348,7 @@ Result<InstalledWeights> Engine::update_weights(const Stage& stage, int64_t vers
 
 at::Tensor Engine::weight(const std::string& name, int64_t rows, Deadline deadline) {
   const auto found = std::make_shared<at::Tensor>();
-  const auto copy = [=](Core& core) {
-    std::vector<std::string> known;
-    for (const model::ShardedTensor& tensor : core.parts().tensors()) {
-      known.push_back(tensor.name);
-      if (tensor.name == name)
-        *found = tensor.whole().slice(0, 0, rows).to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-    }
-    if (!found->defined()) fail(ErrorKind::kNotFound, "no weight '{}'{}", name, nearest_hint(name, known));
-  };
-  impl_->call("weight", copy, deadline);
+  impl_->call("weight", [=](Core& core) { *found = core.weight(name, rows); }, deadline);
   return *found;
 }
 

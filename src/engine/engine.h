@@ -40,13 +40,16 @@ class Engine {
   // The id of the request; kUsage for bad fields or a prompt that leaves no room, kBusy for a full queue.
   Result<std::string> submit(Request request);
   // What was generated so far is delivered with FinishReason::kAbort. Unknown ids are ignored: it may just be over.
+  // That of a list is all of its requests'.
   void abort(const std::string& id, const std::string& why = "aborted by request");
+  // The same of all requests of a sender, and of nobody else's, whatever id they have.
+  void abort_of(std::shared_ptr<const void> sender, const std::string& why);
 
   // These wait until the engine's thread has carried them out, at most until their deadline: then kTimeout, which says
   // whether the command was withdrawn or is under way. kUnavailable once the thread has ended.
   void abort_all(const std::string& why, Deadline deadline = Deadline::after(60));
   // No step begins after pause() returns, until resume(). Requests are still accepted and wait.
-  void pause(Deadline deadline = Deadline::after(60));
+  void pause(PauseMode mode = PauseMode::kInPlace, Deadline deadline = Deadline::after(60));
   void resume(Deadline deadline = Deadline::after(60));
   // Forgets prefixes. Running requests keep their caches.
   void flush_cache(Deadline deadline = Deadline::after(60));
@@ -71,7 +74,7 @@ class Engine {
   Result<InstalledWeights> update_weights(const Stage& stage, int64_t version,
                                           std::optional<UpdateMode> mode = std::nullopt,
                                           Deadline deadline = Deadline::after(600));
-  // A weight's first rows as they are now, fp32 on the CPU. Throws kNotFound with the nearest name.
+  // A weight's first rows as they are now. Throws what Core::weight throws.
   at::Tensor weight(const std::string& name, int64_t rows, Deadline deadline = Deadline::after(60));
 
   EngineStats stats() const;

@@ -11,20 +11,19 @@ void Exchange::launch(std::vector<Request> requests, Deadline deadline) {
   latest_.resize(requests.size());
   mailbox_.resize(requests.size());
   unfinished_ = requests.size();
-  for (const Request& request : requests) ids_.push_back(request.id);
   for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].sender = this;
     requests[i].deadline = deadline;
     requests[i].on_output = [self = shared_from_this(), i](Output part) { self->receive(i, std::move(part)); };
     const auto accepted = engine_.submit(std::move(requests[i]));
     if (accepted) continue;
     closed_ = true;  // the requests submitted so far end quietly
-    ids_.resize(i);
-    abort_all("a request of the same list was refused");
+    abort("a request of the same list was refused");
     throw accepted.error();
   }
   if (stream_) responder_->begin_stream(200, "text/event-stream", {{"cache-control", "no-cache"}});
-  responder_->on_disconnect([&engine = engine_, ids = ids_] {
-    for (const auto& id : ids) engine.abort(id, "the client went away");
+  responder_->on_disconnect([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->abort("the client went away");
   });
 }
 
@@ -68,16 +67,16 @@ void Exchange::advance() {
   responder_->end_stream();
 }
 
+// Bytes that are no text are replaced, as in a reply that is whole: a client's x-request-id may hold any.
 bool Exchange::write(const Json& event) {
-  if (responder_->write(net::sse_event(event.dump()))) return true;
+  const std::string text = event.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (responder_->write(net::sse_event(text))) return true;
   closed_ = true;
-  abort_all("the client went away");
+  abort("the client went away");
   return false;
 }
 
-void Exchange::abort_all(const std::string& why) {
-  for (const auto& id : ids_) engine_.abort(id, why);
-}
+void Exchange::abort(const std::string& why) { engine_.abort_of(shared_from_this(), why); }
 
 // ---- /generate ----
 
@@ -97,7 +96,7 @@ GenerateExchange::GenerateExchange(Engine& engine, JobQueue& jobs, net::Responde
 void GenerateExchange::launch(Deadline deadline) {
   std::vector<Request> requests;
   for (const GenerateRequest& each : body_.requests) requests.push_back(each.request);
-  Exchange::launch(std::move(requests), deadline);
+  Exchange::launch(std::move(requests), sooner(deadline, body_.timeout_s));
 }
 
 std::vector<Json> GenerateExchange::events(size_t index) {
@@ -130,7 +129,9 @@ OpenAiExchange::OpenAiExchange(Engine& engine, JobQueue& jobs, net::ResponderPtr
       tokenizer_(*engine.tokenizer()),
       sent_(request_.requests.size()) {}
 
-void OpenAiExchange::launch(Deadline deadline) { Exchange::launch(request_.requests, deadline); }
+void OpenAiExchange::launch(Deadline deadline) {
+  Exchange::launch(request_.requests, sooner(deadline, request_.timeout_s));
+}
 
 std::vector<Json> OpenAiExchange::events(size_t index) {
   return openai_chunks(request_, latest_[index], index, sent_[index], tokenizer_);

@@ -36,13 +36,12 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void receive(size_t index, Output part);  // on the engine's thread
   void advance();                           // on the job queue's
   bool write(const Json& event);            // false: the client is gone
-  void abort_all(const std::string& why);
+  void abort(const std::string& why);
 
   Engine& engine_;
   JobQueue& jobs_;
   const net::ResponderPtr responder_;
   const bool stream_;
-  std::vector<std::string> ids_;
   size_t unfinished_ = 0;
   bool closed_ = false;
 

@@ -53,10 +53,9 @@ SamplingParams sampling_from(const Json& body, bool chat, const std::string& whe
   params.max_new_tokens = chat ? 1 << 30 : 16;  // OpenAI's: to the end of the context, and 16
   read_sampling_fields(body, where, params);
   for (const char* field : {"max_tokens", "max_completion_tokens"})
-    params.max_new_tokens = optional_field(body, field, params.max_new_tokens, where);
-  params.min_new_tokens = optional_field(body, "min_tokens", params.min_new_tokens, where);
-  if (const auto seed = body.find("seed"); seed != body.end() && !seed->is_null())
-    params.seed = static_cast<uint64_t>(require<int64_t>(body, "seed", where));
+    params.max_new_tokens = whole_field(body, field, params.max_new_tokens, where);
+  params.min_new_tokens = whole_field(body, "min_tokens", params.min_new_tokens, where);
+  params.seed = seed_field(body, "seed", where);
   return params;
 }
 
@@ -66,13 +65,13 @@ void read_log_probs(const Json& body, OpenAiRequest& request, LogProbsWanted& wa
   const bool given = found != body.end() && !found->is_null();
   if (request.chat) {
     request.log_probs = optional_field(body, "logprobs", false, where);
-    wanted.top = optional_field<int64_t>(body, "top_logprobs", 0, where);
+    wanted.top = whole_field(body, "top_logprobs", 0, where);
     if (wanted.top > 0 && !request.log_probs)
       fail(ErrorKind::kUsage, "{}: 'top_logprobs' needs 'logprobs': true", where);
   } else if (given && found->is_boolean()) {
     request.log_probs = found->get<bool>();
   } else if (given) {
-    wanted.top = require<int64_t>(body, "logprobs", where);
+    wanted.top = whole_number(*found, "logprobs", where);
     request.log_probs = true;
   }
   if (wanted.top < 0 || wanted.top > kMostAlternatives)
@@ -84,25 +83,24 @@ std::vector<std::vector<int64_t>> completion_prompts(const Json& body, const tok
                                                      const std::string& where) {
   const auto prompt = body.find("prompt");
   if (prompt == body.end()) fail(ErrorKind::kUsage, "{}: field 'prompt' is missing", where);
-  try {
-    if (prompt->is_string()) return {tokenizer.encode(prompt->get<std::string>())};
-    if (prompt->is_array() && !prompt->empty()) {
-      if (prompt->front().is_number()) return {prompt->get<std::vector<int64_t>>()};
-      if (prompt->front().is_array()) return prompt->get<std::vector<std::vector<int64_t>>>();
-      std::vector<std::vector<int64_t>> all;
-      for (const auto& text : prompt->get<std::vector<std::string>>()) all.push_back(tokenizer.encode(text));
-      return all;
-    }
-  } catch (const nlohmann::json::exception&) {
-    // told below
+  const bool some = prompt->is_array() && !prompt->empty();
+  std::vector<std::vector<int64_t>> all;
+  if (some && prompt->front().is_number()) {
+    all.push_back(ids_from(*prompt, "prompt", where));
+  } else if (some && std::ranges::all_of(*prompt, [](const Json& each) { return each.is_array(); })) {
+    for (const Json& ids : *prompt) all.push_back(ids_from(ids, "prompt", where));
+  } else if (some || prompt->is_string()) {
+    for (const std::string& text : texts_from(*prompt, "prompt", where)) all.push_back(tokenizer.encode(text));
+  } else {
+    fail(ErrorKind::kUsage, "{}: field 'prompt' must be a text, a list of texts, or token ids", where);
   }
-  fail(ErrorKind::kUsage, "{}: field 'prompt' must be a text, a list of texts, or token ids", where);
+  return all;
 }
 
 // How many samples of each prompt are drawn, and how many of them answered.
 void read_choices(const Json& body, OpenAiRequest& request, SamplingParams& sampling, const std::string& where) {
   request.n = sampling.n;
-  const auto best_of = optional_field<int64_t>(body, "best_of", request.n, where);
+  const auto best_of = whole_field(body, "best_of", request.n, where);
   if (best_of < request.n)
     fail(ErrorKind::kUsage, "{}: 'best_of' ({}) is less than 'n' ({})", where, best_of, request.n);
   if (best_of > request.n && request.stream)
@@ -166,6 +164,7 @@ OpenAiRequest openai_from_json(const std::string& text, bool chat, const tokeniz
   request.created = static_cast<int64_t>(unix_seconds());
   request.model = optional_field(body, "model", model, where);
   request.stream = optional_field(body, "stream", false, where);
+  request.timeout_s = timeout_field(body, where);
   if (const auto options = body.find("stream_options"); options != body.end() && !options->is_null()) {
     check_keys(*options, {"include_usage", "include_obfuscation"}, where + ": stream_options");
     request.include_usage = optional_field(*options, "include_usage", false, where);
@@ -188,6 +187,7 @@ OpenAiRequest openai_from_json(const std::string& text, bool chat, const tokeniz
   for (size_t i = 0; i < prompts.size(); ++i) {
     Request& each = request.requests.emplace_back();
     each.id = prompts.size() == 1 ? request.id : fmt::format("{}-{}", request.id, i);
+    each.list_id = request.id;
     each.prompt_ids = prompts[i];
     each.sampling = sampling;
     each.log_probs = wanted;

@@ -21,6 +21,7 @@ struct OpenAiRequest {
   bool tools = false, reasoning = false;  // of a chat: its text is taken apart (assistant_text.h)
   std::string id, model;
   int64_t created = 0;
+  std::optional<double> timeout_s;
 };
 
 // `body` is the request's text: its tools are printed with their keys in the order in which they came. Throws kUsage

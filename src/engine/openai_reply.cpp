@@ -175,8 +175,19 @@ Json envelope(const OpenAiRequest& request, const char* object) {
   return {{"id", request.id}, {"object", object}, {"created", request.created}, {"model", request.model}};
 }
 
-// The field that a message of ours names: "... field 'x' ...", or "PATH: 'x' ...".
+// The engine names SGLang's fields.
+std::string in_openais_names(std::string message) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[]{
+      {"sampling_params.", ""}, {"max_new_tokens", "max_tokens"}, {"min_new_tokens", "min_tokens"}};
+  for (const auto& [name, theirs] : kNames) {
+    for (size_t at; (at = message.find(name)) != std::string::npos;) message.replace(at, name.size(), theirs);
+  }
+  return message;
+}
+
+// The field that a message of ours names: "'x' ...", "... field 'x' ...", or "PATH: 'x' ...".
 Json field_named_in(const std::string& message) {
+  if (message.starts_with('\'')) return message.substr(1, message.find('\'', 1) - 1);
   for (const std::string_view before : {"field '", ": '"}) {
     const size_t found = message.find(before);
     if (found == std::string::npos) continue;
@@ -218,6 +229,7 @@ std::vector<Json> openai_chunks(const OpenAiRequest& request, const Output& outp
     // What came may be held back: it may become a tag.
     if (!over && request.chat && added["delta"].empty() && added["logprobs"].is_null()) continue;
     chunk["choices"] = Json::array({std::move(added)});
+    if (request.include_usage) chunk["usage"] = nullptr;  // it comes at the end
     chunks.push_back(std::move(chunk));
   }
   return chunks;
@@ -232,15 +244,16 @@ Json openai_usage_chunk(const OpenAiRequest& request, const std::vector<Output>&
 
 net::Response openai_error(const std::exception& error) {
   net::Response response = net::Response::error(error);
+  const std::string message = in_openais_names(error.what());
   const auto* known = dynamic_cast<const Error*>(&error);
   const char* type = response.status == 429  ? "rate_limit_error"
                      : response.status < 500 ? "invalid_request_error"
                                              : "server_error";
   const bool about_a_field = response.status == 400 || response.status == 422;
   response.body = Json{{"error",
-                        {{"message", error.what()},
+                        {{"message", message},
                          {"type", type},
-                         {"param", about_a_field ? field_named_in(error.what()) : Json(nullptr)},
+                         {"param", about_a_field ? field_named_in(message) : Json(nullptr)},
                          {"code", name_of(known != nullptr ? known->kind() : ErrorKind::kInternal)}}}}
                       .dump(-1, ' ', false, Json::error_handler_t::replace);
   return response;

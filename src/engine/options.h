@@ -16,6 +16,11 @@ namespace tritonforge::engine {
 enum class UpdateMode { kInFlight, kWait, kAbort };
 constexpr std::array<std::string_view, 3> names_of(UpdateMode) { return {"in_flight", "wait", "abort"}; }
 
+// What a pause does to requests under way, in SGLang's words: they wait where they are, give back their blocks and are
+// computed again when they go on, or end.
+enum class PauseMode { kInPlace, kRetract, kAbort };
+constexpr std::array<std::string_view, 3> names_of(PauseMode) { return {"in_place", "retract", "abort"}; }
+
 // What the KV cache holds keys and values in: the model's dtype, or FP8 (kernels/fp8.h).
 enum class CacheDtype { kAuto, kFp8 };
 constexpr std::array<std::string_view, 2> names_of(CacheDtype) { return {"auto", "fp8_e4m3"}; }

@@ -116,7 +116,9 @@ struct Output {
 };
 
 struct Request {
-  std::string id;  // unique among those that run; empty: one is made
+  std::string id;                // unique among those that run; empty: one is made
+  std::string list_id;           // of the list that it is one of: who aborts that aborts it, too
+  const void* sender = nullptr;  // whose it is: for Engine::abort_of()
   std::vector<int64_t> prompt_ids;
   SamplingParams sampling;
   LogProbsWanted log_probs;

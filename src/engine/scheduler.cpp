@@ -135,12 +135,12 @@ void Scheduler::admit_waiting(int64_t& prompt_budget) {
 
 // A draft costs a row of this step that no sequence needs, and blocks that no running one is about to need.
 void Scheduler::add_drafts() {
+  int64_t rows = std::ssize(plan_.chunks);  // one token of a prompt takes one, too, and draws nothing
   for (Chunk& chunk : plan_.chunks) {
     Sequence* sequence = chunk.sequence;
     if (!chunk.samples || !chunk.decodes() || !sequence->may_draft) continue;
     // The last token that is drawn is the one at which it ends for certain.
-    const int64_t most = std::min({options_.draft_tokens, max_running_ - plan_.samples,
-                                   options_.max_step_tokens - plan_.tokens,
+    const int64_t most = std::min({options_.draft_tokens, max_running_ - rows, options_.max_step_tokens - plan_.tokens,
                                    sequence->max_length - sequence->length() - 1});
     look_up_drafts(sequence->tokens, most, sequence->drafts);
     const auto wanted = static_cast<size_t>(blocks_for(sequence->length() + std::ssize(sequence->drafts)));
@@ -152,6 +152,7 @@ void Scheduler::add_drafts() {
     chunk.count += chunk.drafts;
     plan_.tokens += chunk.drafts;
     plan_.samples += chunk.drafts;
+    rows += chunk.drafts;
   }
 }
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <concepts>
 #include <span>
+#include <utility>
 
 #include "engine/constraints.h"
 
@@ -75,7 +78,9 @@ const Json* entry_of(const Json& body, const char* field, size_t i, size_t count
 template <typename T>
 T entry_or(const Json& body, const char* field, size_t i, size_t count, T fallback) {
   const Json* entry = entry_of(body, field, i, count);
-  return entry == nullptr ? fallback : require<T>(Json{{field, *entry}}, field, kWhere);
+  if (entry == nullptr) return fallback;
+  if constexpr (std::same_as<T, int64_t>) return whole_number(*entry, field, kWhere);
+  else return require<T>(Json{{field, *entry}}, field, kWhere);
 }
 
 // One list of ids for all prompts, or a list of lists.
@@ -157,6 +162,39 @@ void refuse_unless(const Json& object, const char* field, const std::vector<Json
   }
 }
 
+int64_t whole_number(const Json& value, const char* field, const std::string& where) {
+  if (value.is_number_unsigned() ? std::in_range<int64_t>(value.get<uint64_t>()) : value.is_number_integer())
+    return value.get<int64_t>();
+  const double number = value.is_number_float() ? value.get<double>() : 0.5;
+  if (number == std::trunc(number) && std::abs(number) < 0x1p63) return static_cast<int64_t>(number);
+  fail(ErrorKind::kUsage, "{}: field '{}' must be a whole number (int64), not {}", where, field,
+       value.dump().substr(0, 40));
+}
+
+int64_t whole_field(const Json& object, const char* field, int64_t fallback, const std::string& where) {
+  const auto found = object.find(field);
+  return found == object.end() || found->is_null() ? fallback : whole_number(*found, field, where);
+}
+
+std::optional<uint64_t> seed_field(const Json& object, const char* field, const std::string& where) {
+  const auto found = object.find(field);
+  if (found == object.end() || found->is_null()) return std::nullopt;
+  return found->is_number_unsigned() ? found->get<uint64_t>()
+                                     : static_cast<uint64_t>(whole_number(*found, field, where));
+}
+
+std::optional<double> timeout_field(const Json& body, const std::string& where) {
+  const auto found = body.find("timeout_s");
+  if (found == body.end() || found->is_null()) return std::nullopt;
+  const auto seconds = require<double>(body, "timeout_s", where);
+  if (seconds <= 0) fail(ErrorKind::kUsage, "{}: field 'timeout_s' must be above 0, not {}", where, seconds);
+  return seconds;
+}
+
+Deadline sooner(Deadline deadline, std::optional<double> timeout_s) {
+  return timeout_s && *timeout_s < deadline.remaining_s() ? Deadline::after(*timeout_s) : deadline;
+}
+
 std::vector<std::string> texts_from(const Json& value, const char* field, const std::string& where) {
   if (value.is_string()) return {value.get<std::string>()};
   if (!value.is_array() ||
@@ -167,16 +205,21 @@ std::vector<std::string> texts_from(const Json& value, const char* field, const 
 }
 
 std::vector<int64_t> ids_from(const Json& value, const char* field, const std::string& where) {
-  if (value.is_number_integer()) return {value.get<int64_t>()};
+  if (value.is_number_integer()) return {whole_number(value, field, where)};
   if (!value.is_array() ||
       !std::all_of(value.begin(), value.end(), [](const Json& item) { return item.is_number_integer(); })) {
     fail(ErrorKind::kUsage, "{}: field '{}' must be a list of token ids", where, field);
   }
-  return value.get<std::vector<int64_t>>();
+  std::vector<int64_t> ids;
+  for (const Json& id : value) ids.push_back(whole_number(id, field, where));
+  return ids;
 }
 
 void read_sampling_fields(const Json& json, const std::string& where, SamplingParams& params) {
-  const auto read = [&](const char* field, auto& value) { value = optional_field(json, field, value, where); };
+  const auto read = [&](const char* field, auto& value) {
+    if constexpr (std::same_as<decltype(value), int64_t&>) value = whole_field(json, field, value, where);
+    else value = optional_field(json, field, value, where);
+  };
   read("temperature", params.temperature);
   read("top_p", params.top_p);
   read("top_k", params.top_k);
@@ -205,12 +248,10 @@ SamplingParams sampling_from_json(const Json& json, const std::string& where) {
   refuse_unless(json, "dtype", {}, where);
   SamplingParams params;
   read_sampling_fields(json, where, params);
-  params.max_new_tokens = optional_field(json, "max_new_tokens", params.max_new_tokens, where);
-  params.min_new_tokens = optional_field(json, "min_new_tokens", params.min_new_tokens, where);
+  params.max_new_tokens = whole_field(json, "max_new_tokens", params.max_new_tokens, where);
+  params.min_new_tokens = whole_field(json, "min_new_tokens", params.min_new_tokens, where);
   for (const char* field : {"seed", "sampling_seed"}) {  // SGLang's name is the second
-    if (const auto seed = json.find(field); seed != json.end() && !seed->is_null()) {
-      params.seed = require<uint64_t>(json, field, where);
-    }
+    if (const auto seed = seed_field(json, field, where)) params.seed = seed;
   }
   return params;
 }
@@ -228,6 +269,7 @@ GenerateBody generate_from_json(const Json& body, const tokenizer::Tokenizer& to
   GenerateBody parsed;
   parsed.list = prompts.list;
   parsed.stream = optional_field(body, "stream", false, kWhere);
+  parsed.timeout_s = timeout_field(body, kWhere);
   const bool text = optional_field(body, "return_text_in_logprobs", false, kWhere);
   const size_t count = prompts.ids.size();
   for (size_t i = 0; i < count; ++i) {
@@ -241,7 +283,9 @@ GenerateBody generate_from_json(const Json& body, const tokenizer::Tokenizer& to
     if (each.return_logprob) each.request.log_probs = log_probs_wanted(body, i, count);
     each.request.stream = parsed.stream;
     each.request.id = entry_or(body, "rid", i, count, default_id);
-    if (count > 1 && (!body.contains("rid") || !body["rid"].is_array())) each.request.id += "-" + std::to_string(i);
+    if (count == 1 || (body.contains("rid") && body["rid"].is_array())) continue;
+    each.request.list_id = each.request.id;
+    each.request.id += "-" + std::to_string(i);
   }
   return parsed;
 }

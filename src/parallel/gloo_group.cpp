@@ -1,6 +1,8 @@
 #include <sched.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "parallel/group.h"
 #include "parallel/meeting_store.h"
@@ -44,8 +46,7 @@ class GlooGroup : public Group {
 
   PendingPtr all_reduce(const at::Tensor& x, std::string_view what) override {
     std::vector<at::Tensor> tensors{x};
-    const uint64_t number = recorder_.begin(name(), "all_reduce", what, bytes(x));
-    return pending(number, what, {gloo_->allreduce(tensors)});
+    return pending("all_reduce", what, x, {gloo_->allreduce(tensors)});
   }
 
   // Everybody's part of the rank's share comes to it, and is added up in the order of the ranks.
@@ -57,38 +58,34 @@ class GlooGroup : public Group {
       from.push_back(own.numel());
     }
     at::Tensor parts = at::empty({size() * own.numel()}, x.options()), whole = x;
-    const uint64_t number = recorder_.begin(name(), "reduce_scatter", what, bytes(x));
-    return pending(number, what, {gloo_->alltoall_base(parts, whole, from, to)}, [own, parts, ranks = size()] {
-      own.copy_(parts.narrow(0, 0, own.numel()));
-      for (int64_t r = 1; r < ranks; ++r) own.add_(parts.narrow(0, r * own.numel(), own.numel()));
-    });
+    return pending("reduce_scatter", what, x, {gloo_->alltoall_base(parts, whole, from, to)},
+                   [own, parts, ranks = size()] {
+                     own.copy_(parts.narrow(0, 0, own.numel()));
+                     for (int64_t r = 1; r < ranks; ++r) own.add_(parts.narrow(0, r * own.numel(), own.numel()));
+                   });
   }
 
   PendingPtr all_gather(const at::Tensor& x, std::string_view what) override {
-    const uint64_t number = recorder_.begin(name(), "all_gather", what, bytes(x));
     std::vector<Work> works;
     for (int64_t r = 0; r < size(); ++r) {
       if (const at::Tensor of_rank = part(x, r); of_rank.numel() > 0) works.push_back(start_broadcast(of_rank, r));
     }
-    return pending(number, what, std::move(works));
+    return pending("all_gather", what, x, std::move(works));
   }
 
   PendingPtr broadcast(const at::Tensor& x, int64_t root, std::string_view what) override {
-    const uint64_t number = recorder_.begin(name(), "broadcast", what, bytes(x));
-    return pending(number, what, {start_broadcast(x, root)});
+    return pending("broadcast", what, x, {start_broadcast(x, root)});
   }
 
   PendingPtr all_to_all(const at::Tensor& to, const at::Tensor& from, std::string_view what) override {
-    const uint64_t number = recorder_.begin(name(), "all_to_all", what, bytes(from));
     at::Tensor received = to, sent = from;
     std::vector<int64_t> equal;
-    return pending(number, what, {gloo_->alltoall_base(received, sent, equal, equal)});
+    return pending("all_to_all", what, from, {gloo_->alltoall_base(received, sent, equal, equal)});
   }
 
   PendingPtr shift(const at::Tensor& to, const at::Tensor& from, std::string_view what) override {
     std::vector<at::Tensor> received{to}, sent{from};
-    const uint64_t number = recorder_.begin(name(), "shift", what, bytes(from));
-    return pending(number, what,
+    return pending("shift", what, from,
                    {gloo_->send(sent, static_cast<int>(next()), /*tag=*/0),
                     gloo_->recv(received, static_cast<int>(previous()), /*tag=*/0)});
   }
@@ -169,8 +166,12 @@ class GlooGroup : public Group {
     options.rootRank = root;
     return gloo_->broadcast(tensors, options);
   }
-  PendingPtr pending(uint64_t number, std::string_view what, std::vector<Work> works,
+  PendingPtr pending(std::string_view operation, std::string_view what, const at::Tensor& x, std::vector<Work> works,
                      std::function<void()> then = nullptr) {
+    // It may be done long before anybody waits for it: weights are shared from one step to the next.
+    const uint64_t number = recorder_.begin(name(), operation, what, bytes(x), [works] {
+      return std::ranges::all_of(works, [](const Work& work) { return work->isCompleted() && work->isSuccess(); });
+    });
     return std::make_unique<GlooPending>(*this, number, what, std::move(works), std::move(then));
   }
 

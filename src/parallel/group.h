@@ -31,6 +31,8 @@ class Pending {
   virtual void wait() = 0;
 };
 using PendingPtr = std::unique_ptr<Pending>;
+// Whether it is what wait() throws: this rank could have gone on.
+bool is_of_another(const std::exception& error);
 
 class Group {
  public:

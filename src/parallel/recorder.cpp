@@ -26,7 +26,7 @@ uint64_t FlightRecorder::begin(std::string_view group, std::string_view operatio
 void FlightRecorder::end(uint64_t number) {
   const std::lock_guard lock(mutex_);
   for (Entry& entry : entries_) {
-    if (entry.number == number) entry.ended = true;
+    if (entry.number == number) entry.end();
   }
 }
 
@@ -37,7 +37,7 @@ void FlightRecorder::at(std::string place) {
 
 void FlightRecorder::settle() {
   for (Entry& entry : entries_) {
-    if (!entry.ended && entry.done && entry.done()) entry.ended = true;
+    if (!entry.ended && entry.done && entry.done()) entry.end();
   }
 }
 

@@ -15,7 +15,7 @@ namespace tritonforge::parallel {
 
 class FlightRecorder {
  public:
-  // done: whether it has ended, where nobody will say end() (a GPU's stream). Any thread.
+  // done: whether it has ended, where nobody says end(), or not at once: asked until then, and forgotten. Any thread.
   using Done = std::function<bool()>;
   uint64_t begin(std::string_view group, std::string_view operation, std::string_view what, int64_t bytes,
                  Done done = nullptr);
@@ -34,8 +34,12 @@ class FlightRecorder {
     Clock::time_point begun;
     Done done;
     bool ended = false;
+    void end() {
+      ended = true;
+      done = nullptr;  // and with it what it keeps
+    }
   };
-  void settle();  // with the mutex held: asks those that nobody ends
+  void settle();  // with the mutex held: asks those that nobody has ended
   static std::string line(const Entry& entry);
 
   std::mutex mutex_;

@@ -8,11 +8,12 @@ namespace tritonforge::parallel {
 namespace {
 
 constexpr double kClientTimeout = Names::kLongestWait + 10;
+constexpr double kBeatsOfTheLiving = 3;
 
 }  // namespace
 
-Rendezvous::Rendezvous(net::ServerOptions http, int64_t ranks, double lost_after_s)
-    : lost_after_s_(lost_after_s), ranks_(static_cast<size_t>(ranks)), http_(std::move(http)) {
+Rendezvous::Rendezvous(net::ServerOptions http, int64_t ranks, double lost_after_s, double beat_s)
+    : lost_after_s_(lost_after_s), beat_s_(beat_s), ranks_(static_cast<size_t>(ranks)), http_(std::move(http)) {
   const auto done = [] { return net::Response::json(Json::object()); };
   http_.route("POST", "/ranks/{rank}", [this](const net::Request& request) { return beat(request); });
   http_.route("DELETE", "/ranks/{rank}", [this, done](const net::Request& request) {
@@ -23,7 +24,10 @@ Rendezvous::Rendezvous(net::ServerOptions http, int64_t ranks, double lost_after
   http_.route("POST", "/failure", [this, done](const net::Request& request) {
     const Json body = request.json();
     const std::lock_guard lock(mutex_);
-    fail_job(require<int64_t>(body, "rank", request.path), require<std::string>(body, "text", request.path));
+    const auto rank = require<int64_t>(body, "rank", request.path);
+    const auto text = require<std::string>(body, "text", request.path);
+    if (require<bool>(body, "of_another", request.path)) hear_of_another(rank, text);
+    else fail_job(rank, text);
     return done();
   });
   http_.start();
@@ -47,8 +51,9 @@ net::Response Rendezvous::beat(const net::Request& request) {
   const Json body = request.json();
   const std::lock_guard lock(mutex_);
   Rank& rank = rank_of(request);
-  rank = {true, require<std::string>(body, "at", request.path), Clock::now()};
+  rank = {true, require<std::string>(body, "at", request.path), Clock::now(), rank.fell_out};
   look_for_lost();
+  look_for_who_broke_it();
   return net::Response::json({{"failed", failure_ ? Json(*failure_) : Json()}});
 }
 
@@ -58,6 +63,21 @@ void Rendezvous::look_for_lost() {
     const double silent = seconds_since(rank.heard);
     if (rank.known && silent > lost_after_s_) fail_job(i, fmt::format("it was not heard of for {:.0f} s", silent));
   }
+}
+
+void Rendezvous::hear_of_another(int64_t rank, const std::string& text) {
+  if (!broken_) broken_ = {rank, text, Clock::now()};
+  ranks_.at(static_cast<size_t>(rank)).fell_out = true;
+}
+
+void Rendezvous::look_for_who_broke_it() {
+  if (!broken_ || seconds_since(broken_->at) < kBeatsOfTheLiving * beat_s_) return;
+  for (int64_t i = 0; i < std::ssize(ranks_); ++i) {
+    const Rank& rank = ranks_[static_cast<size_t>(i)];
+    if (rank.known && !rank.fell_out && rank.heard < broken_->at)
+      fail_job(i, fmt::format("it is gone; rank {}: {}", broken_->rank, broken_->text));
+  }
+  fail_job(broken_->rank, broken_->text);
 }
 
 void Rendezvous::fail_job(int64_t rank, const std::string& why) {
@@ -112,8 +132,8 @@ std::optional<std::string> Meeting::beat(int64_t rank, const std::string& at) {
 }
 
 void Meeting::leave(int64_t rank) { ask("DELETE", fmt::format("/ranks/{}", rank)); }
-void Meeting::report_failure(int64_t rank, const std::string& text) {
-  ask("POST", "/failure", Json{{"rank", rank}, {"text", text}}.dump());
+void Meeting::report_failure(int64_t rank, const std::string& text, bool of_another) {
+  ask("POST", "/failure", Json{{"rank", rank}, {"text", text}, {"of_another", of_another}}.dump());
 }
 
 }  // namespace tritonforge::parallel

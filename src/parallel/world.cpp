@@ -29,7 +29,7 @@ World::World(const ParallelDims& dims, const WorldOptions& options, at::Device d
     fail(ErrorKind::kUsage, "rank {} of a job of {} (tp {} x cp {} x dp {} x pp {})", options.rank, dims.world(),
          dims.tp, dims.cp, dims.dp, dims.pp);
   const net::ServerOptions http = address_of(options);
-  if (options.rank == 0) rendezvous_.emplace(http, dims.world(), dims.lost_after_s);
+  if (options.rank == 0) rendezvous_.emplace(http, dims.world(), dims.lost_after_s, options.beat_s);
   meeting_.emplace(fmt::format("http://{}:{}", http.host, http.port), options.api_key);
   // Rank 0 may start last.
   const Deadline deadline = Deadline::after(dims.timeout_s);
@@ -157,14 +157,14 @@ std::string World::told() {
   return std::move(*command);
 }
 
-void World::report(const std::string& why) {
+void World::report(const std::string& why, bool of_another) {
   failing_ = true;
   log::error("rank {}: {}", rank(), why);
   for (const std::string& line : recorder_.lines()) log::info("flight recorder: {}", line);
   try {
-    meeting_->report_failure(rank(), why);
+    meeting_->report_failure(rank(), why, of_another);
   } catch (const std::exception& error) {
-    log::error("rank {}: nobody hears of it: {}", rank(), error.what());
+    log::error("rank {}: rank 0 is gone and hears nothing of it: {}", rank(), error.what());
   }
 }
 

@@ -51,8 +51,9 @@ class World {
   void tell(std::string command);
   std::string told();  // waits however long rank 0 takes, as long as it is there
 
-  // This rank cannot go on, so nobody can: all of them hear why. Returns; `failed` is called soon after.
-  void report(const std::string& why);
+  // This rank cannot go on, so nobody can: all of them hear why. of_another: is_of_another() of what ended it. Returns;
+  // `failed` is called soon after.
+  void report(const std::string& why, bool of_another = false);
 
  private:
   void watch();

@@ -167,7 +167,7 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
                          {"max_new_tokens", max_new_tokens - sampled},
                          {"stop_token_ids", stop_tokens},
                          {"no_stop_trim", true},
-                         {"seed", part_seed}}}};
+                         {"sampling_seed", part_seed}}}};
     const std::string what = "generate " + request_id;
     auto reply = call(what, request_id, router + "/generate", body, options_.generate_timeout_s, options_.api_key,
                       stop);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <mutex>
 
 #include "base/log.h"
@@ -59,6 +60,16 @@ namespace {
 
 bool is_busy(int status) { return status == 429 || status == 503; }
 
+// A client's own barrier stays where it is the higher one, or no number, which is the worker's to refuse.
+void raise_barrier(Headers& headers, int64_t version) {
+  const auto [header, added] = headers.try_emplace(net::kMinWeightVersion);
+  std::string& wanted = header->second;
+  int64_t own = 0;
+  const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), own);
+  const bool lower = error == std::errc() && end == wanted.data() + wanted.size() && own < version;
+  if (added || lower) wanted = std::to_string(version);
+}
+
 }  // namespace
 
 void Proxy::Forward::start(Result<Admission::Ticket> admitted) {
@@ -91,8 +102,7 @@ void Proxy::Forward::next() {
   worker->begin(hint.tokens);
   outgoing.url = worker->url() + target;
   outgoing.timeout_s = std::max(0.001, deadline.remaining_s());
-  if (const int64_t version = proxy.min_weight_version_; version > 0)
-    outgoing.headers[net::kMinWeightVersion] = std::to_string(version);
+  if (const int64_t version = proxy.min_weight_version_; version > 0) raise_barrier(outgoing.headers, version);
   outgoing.headers["x-timeout-s"] = fmt::format("{:.3f}", outgoing.timeout_s);
   const auto self = shared_from_this();
   const std::lock_guard lock(mutex);

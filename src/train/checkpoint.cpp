@@ -17,6 +17,7 @@
 #include "kernels/device.h"
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
+#include "train/numbered.h"
 #include "train/optimizer_files.h"
 #include "train/weight_shards.h"
 
@@ -36,9 +37,9 @@ void copy_durably(const fs::path& from, const fs::path& to) {
   fsync_path(to);
 }
 
+// What else lies there is somebody's own, a copy or what /save was told to write.
 bool is_step(const fs::directory_entry& entry) {
-  return entry.is_directory() && entry.path().filename().string().rfind("step-", 0) == 0 &&
-         entry.path().filename().string().find(".tmp-") == std::string::npos;
+  return entry.is_directory() && is_numbered(entry.path().filename().string(), "step-");
 }
 
 // What sits beside the weights of a Hugging Face folder.

@@ -176,7 +176,7 @@ struct ServiceOptions {
   TrainConfig config;
   bool resume = false;
   bool share_device = false;
-  std::string buffer, buffer_api_key;
+  std::string buffer, peer_api_key;
   std::string weights_host, weights_key;
   bool weights_in_parts = false;
   parallel::WorldOptions ranks;

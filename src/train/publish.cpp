@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "model/weights.h"
+#include "train/numbered.h"
 #include "weights/cuda_ipc.h"
 
 namespace tritonforge::train {
@@ -10,11 +11,11 @@ namespace {
 
 constexpr int64_t kHeaderRoom = 1 << 20;
 
-// Removes the entries of `folder` that begin with `prefix`, apart from `keep`.
-void remove_others(const fs::path& folder, const std::string& prefix, const fs::path& keep) {
+// Removes the entries of `folder` with such a name, apart from `keep`.
+void remove_others(const fs::path& folder, std::string_view before, std::string_view after, const fs::path& keep) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename().string().rfind(prefix, 0) != 0 || entry.path() == keep) continue;
+    if (!is_numbered(entry.path().filename().string(), before, after) || entry.path() == keep) continue;
     fs::remove_all(entry.path(), error);
     if (error) log::warn("cannot remove the old weights {}: {}", entry.path().string(), error.message());
   }
@@ -51,7 +52,7 @@ PublishedWeights Publisher::to_shared_memory(const model::Model& model, int64_t 
   if (!published.device) {
     published.checksums = model::save_safetensors(layout, published.path);
     if (server_) server_->offer(static_cast<uint64_t>(version), published.path);
-    remove_others(folder, "weights-", published.path);
+    remove_others(folder, "weights-", ".safetensors", published.path);
     return published;
   }
   published.checksums = model::weight_checksums(model);
@@ -72,7 +73,7 @@ void Publisher::write_file(const model::SafetensorsLayout& layout, const fs::pat
   if (newer->is(path)) newer->drop();
   else newer->retire();
   std::swap(newer, older);
-  remove_others(path.parent_path(), "weights-", path);
+  remove_others(path.parent_path(), "weights-", ".safetensors", path);
 }
 
 void Publisher::settle() {
@@ -83,7 +84,7 @@ PublishedWeights Publisher::to_folder(int64_t version, const fs::path& folder,
                                       const std::function<TensorChecksums(const fs::path& folder)>& write) {
   PublishedWeights published{folder / fmt::format("version-{:08}", version), version, {}, {}};
   published.checksums = write(published.path);
-  remove_others(folder, "version-", published.path);
+  remove_others(folder, "version-", "", published.path);
   return published;
 }
 

@@ -30,16 +30,20 @@ void copy_weights(RankPart& part, Trainer& trainer) {
 }  // namespace
 
 RankPart part_of(Trainer& trainer, bool with_optimizer) {
-  RankPart part = planned(trainer);
-  if (with_optimizer) part.optimizer = trainer.optimizer().state();
-  if (trainer.groups().tp == nullptr) {
-    use_shard(part.weights, part.rank, trainer.model());
+  const bool whole = trainer.groups().tp == nullptr;
+  const auto make = [&] {
+    RankPart part = planned(trainer);
+    if (with_optimizer) part.optimizer = trainer.optimizer().state();
+    if (whole) {
+      use_shard(part.weights, part.rank, trainer.model());
+    } else {
+      place_on_host(part);
+      copy_weights(part, trainer);
+      kernels::synchronize(trainer.model().device());
+    }
     return part;
-  }
-  place_on_host(part);
-  copy_weights(part, trainer);
-  kernels::synchronize(trainer.model().device());
-  return part;
+  };
+  return whole ? make() : trainer.together("a rank's files", make);
 }
 
 Json write_part(const RankPart& part, const fs::path& folder) {
@@ -49,6 +53,12 @@ Json write_part(const RankPart& part, const fs::path& folder) {
 }
 
 RankPart Snapshot::take(Trainer& trainer) {
+  if (trainer.groups().tp == nullptr) fill(trainer);
+  else trainer.together("a checkpoint's copy", [&] { fill(trainer); });
+  return part_;
+}
+
+void Snapshot::fill(Trainer& trainer) {
   const at::NoGradGuard no_grad;
   const StatePieces states = trainer.optimizer().state();
   if (!taken()) {  // memory_ last: where one of these fails, nothing was taken, and the next try begins anew
@@ -68,7 +78,6 @@ RankPart Snapshot::take(Trainer& trainer) {
   for (size_t i = 0; i < states.size(); ++i)
     (*part_.optimizer)[i].values.copy_(states[i].values, /*non_blocking=*/true);
   kernels::synchronize(trainer.model().device());
-  return part_;
 }
 
 int64_t Snapshot::bytes(Trainer& trainer) {

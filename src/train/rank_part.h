@@ -14,7 +14,8 @@ struct RankPart {
   std::optional<StatePieces> optimizer;  // of a checkpoint
 };
 
-// The trainer's own tensors or, where tensor-parallel ranks have parts of them, copies on the host.
+// The trainer's own tensors or, where tensor-parallel ranks have parts of them, copies on the host, which they make
+// together().
 RankPart part_of(Trainer& trainer, bool with_optimizer);
 // Writes the rank's files into the folder and returns the checksums of their tensors.
 Json write_part(const RankPart& part, const fs::path& folder);
@@ -28,6 +29,7 @@ class Snapshot {
   bool taken() const { return memory_.defined(); }  // there is memory for it
 
  private:
+  void fill(Trainer& trainer);
   RankPart part_;
   at::Tensor memory_;                                    // of the weights
   std::optional<tritonforge::gpu::PinnedRange> pinned_;  // likewise

@@ -109,7 +109,7 @@ void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& opti
       }
     }
   } catch (const std::exception& error) {
-    world->report(error.what());
+    world->report(error.what(), parallel::is_of_another(error));
     throw;
   }
 }

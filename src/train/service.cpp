@@ -25,7 +25,7 @@ std::string run_id_of(const TrainConfig& config) {
 net::ClientOptions client_options(const ServiceOptions& options) {
   net::ClientOptions client;
   client.timeout_s = options.config.buffer_timeout_s;
-  client.api_key = options.buffer_api_key;
+  client.api_key = options.peer_api_key;
   return client;
 }
 
@@ -72,6 +72,7 @@ void TrainerService::start() {
     leases_ = checkpoint_leases(resume_from);
     checkpoint_step_ = trainer_->state().step;
     checkpoint_path_ = resume_from;
+    metrics_.set("checkpoint_step", static_cast<double>(checkpoint_step_));
     log::info("resumed {} at step {}", resume_from.string(), checkpoint_step_);
     commit_leases();
   }
@@ -94,7 +95,8 @@ StepResult TrainerService::step(const std::function<StepRequest()>& read) {
     return {.metrics = trainer_->state().last,
             .checkpoint = last_news_.checkpoint,
             .checkpoint_error = last_news_.error,
-            .repeated = true};
+            .repeated = true,
+            .set_aside = last_news_.aside};
   }
   if (request.step != done + 1)
     fail(ErrorKind::kConflict, "step {} is out of turn: expected {}", request.step, done + 1);
@@ -144,14 +146,17 @@ StepResult TrainerService::train(Material material) {
   }
   if (request.kind == StepKind::kRl) leases_.push_back({request.lease_id, request.step, false});
   report(trainer_->state().last);
+  metrics_.add("steps_total");
+  metrics_.add("tokens_total", trainer_->state().last.tokens);
   settle(false);
   if (options_.config.checkpoint_interval > 0 && request.step % options_.config.checkpoint_interval == 0)
     begin_checkpoint();
   last_news_ = std::exchange(news_, {});
+  last_news_.aside = std::move(material.aside);
   return {.metrics = trainer_->state().last,
           .checkpoint = last_news_.checkpoint,
           .checkpoint_error = last_news_.error,
-          .set_aside = std::move(material.aside),
+          .set_aside = last_news_.aside,
           .ahead = ahead};
 }
 
@@ -359,9 +364,9 @@ PublishedWeights TrainerService::hand_out(int64_t version, const std::string& to
   return publisher_->to_folder(version, to, [this](const fs::path& folder) { return write_model(folder); });
 }
 
-void TrainerService::push(int64_t version, const std::vector<std::string>& engines,
-                          const weights::SglangOptions& options) {
+void TrainerService::push(int64_t version, const std::vector<std::string>& engines, weights::SglangOptions options) {
   constexpr double kPushSeconds = 600;
+  options.api_key = options_.peer_api_key;
   note(fmt::format("publishing version {}", version));
   std::optional<DeviceLock::Hold> hold;
   if (device_lock_) hold.emplace(device_lock_->shared());
@@ -406,8 +411,6 @@ void TrainerService::report(const StepMetrics& metrics) {
   for_each_figure(metrics, [&](const std::string& name, double value) {
     metrics_.set(fmt::format("last_step{{figure=\"{}\"}}", name), value);
   });
-  metrics_.add("tokens_total", metrics.tokens);
-  metrics_.add("steps_total");
 }
 
 void TrainerService::note(const std::string& activity) {

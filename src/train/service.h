@@ -48,7 +48,7 @@ class TrainerService {
   // to: "shm", "group" (train/parts_offer.h), or a folder.
   PublishedWeights publish(int64_t version, const std::string& to);
   // To SGLang's own servers, in its way (weights/sglang.h).
-  void push(int64_t version, const std::vector<std::string>& engines, const weights::SglangOptions& options);
+  void push(int64_t version, const std::vector<std::string>& engines, weights::SglangOptions options);  // key: its own
   fs::path export_to(const std::string& folder);
   // A checkpoint where there is a folder for it, steps since the last one, and the config's stop_interval has one here.
   void shut_down();
@@ -131,6 +131,7 @@ class TrainerService {
   // For the reply of the next step, and of the last one, which may be asked for again.
   struct News {
     std::string checkpoint, error;
+    std::vector<std::string> aside;
   } news_, last_news_;
 
   std::mutex prepared_mutex_;

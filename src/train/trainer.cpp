@@ -309,7 +309,8 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
     const bool full = is_out_of_memory(error);
     const std::string why = full ? out_of_memory(error, planned_, plan_ ? &*plan_ : nullptr, model_.device())
                                  : error.what();
-    if (world_ != nullptr && agreed) world_->report(fmt::format("step {}: {}", step, why));
+    if (world_ != nullptr && agreed)
+      world_->report(fmt::format("step {}: {}", step, why), parallel::is_of_another(error));
     if (!full) throw;
     pass_.reset();  // they may have a part of what they need
     reference_pass_.reset();
@@ -344,13 +345,15 @@ void Trainer::restore(TrainerState state) {
 
 const model::Model& Trainer::whole_model() {
   if (!has_part()) return model();
-  if (!whole_) {
-    // Beside the part of it, where a half of what is free is left: engines on this host then take it from there.
-    const bool fits = puts_together_on_gpu(bytes_of(shape_, model_), kernels::free_memory(model_.device()));
-    whole_.emplace(shape_, model_.dtype(), fits ? model_.device() : at::Device(at::kCPU));
-  }
-  gather_model(model(), groups_, &*whole_);
-  kernels::synchronize(model_.device());
+  together("the whole model", [this] {
+    if (!whole_) {
+      // Beside the part of it, where a half of what is free is left: engines on this host then take it from there.
+      const bool fits = puts_together_on_gpu(bytes_of(shape_, model_), kernels::free_memory(model_.device()));
+      whole_.emplace(shape_, model_.dtype(), fits ? model_.device() : at::Device(at::kCPU));
+    }
+    gather_model(model(), groups_, &*whole_);
+    kernels::synchronize(model_.device());
+  });
   return *whole_;
 }
 

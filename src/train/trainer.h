@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "contract/step.h"
@@ -73,6 +74,17 @@ class Trainer {
   // room, else in the host's memory. All of rank 0's call it at once, the others of them through give_model().
   const model::Model& whole_model();
   void give_model();
+  // work(), which all ranks that have parts of the model do at once: one that cannot leaves the others in a collective,
+  // where the next one that it begins would meet them. So its error ends the job. what: is made.
+  template <typename Work>
+  auto together(std::string_view what, const Work& work) {
+    try {
+      return work();
+    } catch (const std::exception& error) {
+      if (world_ != nullptr) world_->report(fmt::format("{}: {}", what, error.what()), parallel::is_of_another(error));
+      throw;
+    }
+  }
   int64_t rank() const { return world_ != nullptr ? world_->rank() : 0; }
   const parallel::Groups& groups() const { return groups_; }
   const model::ModelConfig& shape() const { return shape_; }  // of the whole model

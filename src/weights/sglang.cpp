@@ -8,25 +8,13 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "model/weights.h"
-#include "net/http.h"
+#include "net/retry.h"
 #include "net/wire.h"
 
 namespace tritonforge::weights {
 namespace {
 
 constexpr double kCommandSeconds = 60, kFarewellSeconds = 5;
-
-// Throws where it is refused: SGLang says so by its status or in "success".
-void post(const std::string& url, const char* path, const Json& body, double seconds) {
-  const Json reply = net::HttpClient({.timeout_s = seconds}).post_json(url + path, body).value();
-  if (reply.is_object() && !optional_field(reply, "success", true, url + path))
-    fail(ErrorKind::kConflict, "{}{}: {}", url, path, optional_field<std::string>(reply, "message", "refused", url));
-}
-
-int64_t ranks_of(const std::string& url) {
-  const Json info = net::HttpClient({.timeout_s = kCommandSeconds}).get_json(url + "/get_server_info").value();
-  return optional_field<int64_t>(info, "tp_size", 1, url + "/get_server_info");
-}
 
 // Requests that are under way while this process does its part of a collective.
 class Asked {
@@ -64,6 +52,24 @@ SglangEngines::SglangEngines(std::vector<std::string> urls, SglangOptions option
     : urls_(std::move(urls)), options_(std::move(options)) {}
 
 SglangEngines::~SglangEngines() { leave(); }
+
+net::HttpClient SglangEngines::client(double timeout_s) const {
+  return net::HttpClient({.timeout_s = timeout_s, .api_key = options_.api_key});
+}
+
+// Throws where it is refused: SGLang says so by its status or in "success".
+void SglangEngines::post(const std::string& url, const char* path, const Json& body, double seconds) const {
+  const Json reply = client(seconds).post_json(url + path, body).value();
+  if (reply.is_object() && !optional_field(reply, "success", true, url + path))
+    fail(ErrorKind::kConflict, "{}{}: {}", url, path, optional_field<std::string>(reply, "message", "refused", url));
+}
+
+int64_t SglangEngines::ranks_of(const std::string& url) const {
+  auto info = client(kCommandSeconds).get_json(url + "/server_info");
+  if (!info.ok() && info.error().kind() == ErrorKind::kNotFound)  // what 0.5.5 has alone
+    info = client(kCommandSeconds).get_json(url + "/get_server_info");
+  return optional_field<int64_t>(info.value(), "tp_size", 1, url + "/server_info");
+}
 
 void SglangEngines::leave() {
   if (group_name_.empty()) return;
@@ -108,8 +114,6 @@ void SglangEngines::join(at::Device device, Deadline deadline) {
 
 void SglangEngines::send(const model::Model& model, int64_t version, Deadline deadline) {
   const auto all = model.named_parameters();
-  // SGLang ends where it is to forget caches of requests that are there: paused in place, they keep theirs.
-  const bool flush = options_.pause != "in_place";
   for (size_t begin = 0; begin < all.size();) {
     size_t end = begin;
     int64_t bytes = 0;
@@ -120,14 +124,10 @@ void SglangEngines::send(const model::Model& model, int64_t version, Deadline de
       shapes.push_back(all[end].second.sizes().vec());
       bytes += static_cast<int64_t>(all[end].second.nbytes());
     }
-    const bool last = end == all.size();
-    const Json body = {{"names", std::move(names)},
-                       {"dtypes", std::move(dtypes)},
-                       {"shapes", std::move(shapes)},
-                       {"group_name", group_name_},
-                       {"flush_cache", flush && last},
-                       {"abort_all_requests", false},
-                       {"weight_version", std::to_string(version)}};
+    const Json body = {{"names", std::move(names)},   {"dtypes", std::move(dtypes)},
+                       {"shapes", std::move(shapes)}, {"group_name", group_name_},
+                       {"flush_cache", false},  // SGLang ends where it cannot, as with a request that waits
+                       {"abort_all_requests", false}, {"weight_version", std::to_string(version)}};
     Asked asked(urls_,
                 [&](size_t i) { post(urls_[i], "/update_weights_from_distributed", body, deadline.remaining_s()); });
     asked.finish([&] {
@@ -138,11 +138,30 @@ void SglangEngines::send(const model::Model& model, int64_t version, Deadline de
   }
 }
 
+// Nothing is computed from here on, and no prefix is there whose keys and values are of the older weights.
+void SglangEngines::pause(const std::string& url, Deadline deadline) const {
+  post(url, "/pause_generation", {{"mode", options_.pause}}, deadline.remaining_s());
+  const auto flush = [&]() -> Result<net::Response> {
+    auto reply = client(deadline.remaining_s()).post(url + "/flush_cache", Json::object());
+    if (!reply.ok() || reply->status == 200) return reply;
+    return Error(ErrorKind::kConflict, fmt::format("{}/flush_cache with \"pause\": \"{}\": {} {}", url, options_.pause,
+                                                   reply->status, reply->body));
+  };
+  // Requests that are aborted take a moment to end; those that are kept do not go.
+  const auto again = [&](const Error& error) {
+    return error.kind() == ErrorKind::kConflict && options_.pause == "abort";
+  };
+  const auto flushed = net::retry<net::Response>(url + " to forget its cache", deadline, flush, {.again = again});
+  if (flushed.ok()) return;
+  if (options_.pause != "in_place" || flushed.error().kind() != ErrorKind::kConflict) throw flushed.error();
+  log::info("{}: its cache stays, of which the requests under way are a part", url);
+}
+
 void SglangEngines::push(const model::Model& model, int64_t version, Deadline deadline) {
   if (!group_) join(model.device(), deadline);
   const auto within = [&] { return std::min(kCommandSeconds, deadline.remaining_s()); };
   try {
-    for (const std::string& url : urls_) post(url, "/pause_generation", {{"mode", options_.pause}}, within());
+    for (const std::string& url : urls_) pause(url, Deadline::after(within()));
     send(model, version, deadline);
   } catch (...) {
     leave();

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "model/model.h"
+#include "net/http.h"
 #include "weights/group.h"
 
 namespace tritonforge::weights {
@@ -14,8 +15,11 @@ namespace tritonforge::weights {
 struct SglangOptions {
   std::string host = "127.0.0.1";  // of this process, as the engines reach it
   std::string backend = "gloo";    // nccl where engines and model are on GPUs
-  std::string pause = "retract";   // pause_generation's mode: abort, retract or in_place
+  // pause_generation's mode: abort, retract or in_place. Cached prefixes of the older weights are forgotten with it:
+  // before 0.5.21 SGLang cannot where retracted requests wait, and never where requests are paused in place.
+  std::string pause = "abort";
   int64_t bucket_bytes = int64_t{512} << 20;
+  std::string api_key;  // the engines'
   bool operator==(const SglangOptions&) const = default;
 };
 
@@ -34,8 +38,12 @@ class SglangEngines {
   void push(const model::Model& model, int64_t version, Deadline deadline);
 
  private:
+  net::HttpClient client(double timeout_s) const;
+  void post(const std::string& url, const char* path, const Json& body, double seconds) const;
+  int64_t ranks_of(const std::string& url) const;
   void join(at::Device device, Deadline deadline);
   void leave();
+  void pause(const std::string& url, Deadline deadline) const;
   void send(const model::Model& model, int64_t version, Deadline deadline);
   std::vector<std::string> let_go_on(double timeout_s) const;  // every engine; what those said that did not
   const std::vector<std::string> urls_;

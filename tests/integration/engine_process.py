@@ -91,10 +91,10 @@ class Engine:
                 if line.startswith(b"data: "):
                     yield line[6:].decode().strip()
 
-    def until(self, condition, what):
+    def until(self, condition, what, seconds=30):
         """Polls a real state of the server; the deadline only bounds a failure."""
         gate = threading.Event()
-        for _ in range(600):
+        for _ in range(20 * seconds):
             if condition():
                 return
             gate.wait(0.05)

@@ -86,7 +86,7 @@ class Peers:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def generate(self, body):
-        seed = body["sampling_params"]["seed"]
+        seed = body["sampling_params"]["sampling_seed"]
         text = f"```python\n# {seed}{self.padding}\nclass ModelNew:\n    def forward(self, x): return x\n```<|im_end|>"
         ids = self.tokenizer.encode(text, add_special_tokens=False).ids
         return {

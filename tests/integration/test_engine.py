@@ -263,7 +263,7 @@ def test_bad_requests_are_named(engine):
 
 def test_abort_pause_and_continue(engine):
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        engine.post("/pause_generation", {"mode": "retain"})
+        engine.post("/pause_generation", {"mode": "in_place"})
         rid = str(uuid.uuid4())
         body = {"text": PROMPT, "rid": rid, "sampling_params": {"max_new_tokens": 900, "ignore_eos": True}}
         first = pool.submit(engine.post, "/generate", body)
@@ -322,7 +322,7 @@ def test_released_memory_changes_nothing_but_the_time(engine):
 
 
 def test_a_client_that_goes_away_frees_its_blocks(engine):
-    engine.post("/pause_generation", {"mode": "retain"})
+    engine.post("/pause_generation", {"mode": "in_place"})
     body = json.dumps(
         {"text": PROMPT, "stream": True, "sampling_params": {"max_new_tokens": 900, "ignore_eos": True}}
     ).encode()
@@ -342,7 +342,7 @@ def test_a_client_that_goes_away_frees_its_blocks(engine):
 
 def test_a_full_queue_answers_429(models):
     with engine_process(models["one"][0], "--max-running", "1", "--max-queue", "1") as engine:
-        engine.post("/pause_generation", {"mode": "retain"})
+        engine.post("/pause_generation", {"mode": "in_place"})
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             held = [pool.submit(engine.generate, PROMPT, max_new_tokens=2) for _ in range(2)]
             engine.until(lambda: engine.get("/get_server_info")["waiting"] == 2, "a full queue")

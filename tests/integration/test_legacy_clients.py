@@ -25,7 +25,7 @@ class Answers(Peers):
     def generate(self, body):
         asked = self.tokenizer.decode(body["input_ids"], skip_special_tokens=False)
         first = asked.count("<|im_start|>assistant") == 1
-        seed = body["sampling_params"]["seed"]
+        seed = body["sampling_params"]["sampling_seed"]
         source = WRONG if first and seed % 2 else RIGHT
         ids = self.tokenizer.encode(f"```python\n# {seed}\n{source}```<|im_end|>", add_special_tokens=False).ids
         return {

@@ -170,6 +170,7 @@ def test_a_rank_killed_at_any_moment_ends_the_job_by_name_and_the_next_one_goes_
     resume = ()
     for victim in (1, 0, 1):
         with Ranks(folder, degrees, *resume) as ranks:
+            before = len(ranks.text())
             timer = threading.Timer(chance.uniform(0.05, 1.0), ranks.processes[victim].kill)
             timer.start()
             next_step = ranks.get("/status")["step"] + 1
@@ -180,7 +181,8 @@ def test_a_rank_killed_at_any_moment_ends_the_job_by_name_and_the_next_one_goes_
             for process in ranks.processes:
                 process.wait(LOST_AFTER_S + 20)
             assert all(process.returncode != 0 for process in ranks.processes)
-            assert "the job ends: rank" in ranks.text()
+            said = ranks.text()[before:]
+            assert ("rank 0 is gone" if victim == 0 else f"the job ends: rank {victim}: it") in said, said
         resume = ("--resume",) if (folder / "checkpoints" / "latest").exists() else ()
     with Ranks(folder, degrees, *resume) as ranks:
         for number in range(ranks.get("/status")["step"] + 1, steps + 1):

@@ -286,10 +286,10 @@ def our_trainer(folder, *flags, **shape):
 
 
 @contextlib.contextmanager
-def sglang_servers(count):
+def sglang_servers(count, *key):
     """Servers of SGLang's protocol (mock_sglang.py), each a process as SGLang's are."""
-    script = os.path.join(os.path.dirname(__file__), "mock_sglang.py")
-    started = [subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) for _ in range(count)]
+    command = [sys.executable, os.path.join(os.path.dirname(__file__), "mock_sglang.py"), *key]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
     try:
         yield [Engine(process, process.stdout.readline().strip()) for process in started]
     finally:
@@ -306,7 +306,8 @@ def test_our_trainer_drives_sglangs_own_servers(tmp_path):
         engine_process(start) as engine,
     ):
         urls = [mocks[0].url, mocks[1].url, engine.url]
-        push = {"to": "sglang", "engines": urls, "bucket_bytes": 20000, "step": 1, "pause": "in_place"}
+        push = {"to": "sglang", "engines": urls, "bucket_bytes": 20000, "step": 1}
+        mocks[0].post("/generating", {"requests": 3})
         assert trainer.post("/publish_weights", push | {"version": 1}) == {"version": 1}
         kept = load_file(trainer.post("/export", {"folder": str(tmp_path / "end")})["path"] + "/model.safetensors")
         for mock in mocks:
@@ -316,7 +317,7 @@ def test_our_trainer_drives_sglangs_own_servers(tmp_path):
             assert all(torch.equal(came[name], kept[name]) for name in kept)
             said = mock.get("/mock")
             assert said["weight_version"] == "1"
-            assert said["calls"][:2] == ["/init_weights_update_group", "/pause_generation"]
+            assert said["calls"][:3] == ["/init_weights_update_group", "/pause_generation", "/flush_cache"]
             assert said["calls"].count("/update_weights_from_distributed") > 3
             assert said["calls"][-1] == "/continue_generation"
         assert engine.get("/get_weight_version")["weight_version"] == "1"
@@ -331,6 +332,26 @@ def test_our_trainer_drives_sglangs_own_servers(tmp_path):
         assert trainer.post("/publish_weights", push | {"version": 3}) == {"version": 3}
         assert [mock.get("/mock")["weight_version"] for mock in mocks] == ["3", "3"]
         assert mocks[0].get("/mock")["calls"].count("/init_weights_update_group") == 2
+
+
+def test_a_push_leaves_requests_and_the_server_that_has_them_alive(tmp_path):
+    """SGLang 0.5.15 ends where an update is to flush its cache and a request waits, as it does paused by retract."""
+    with sglang_servers(1) as (mock,), our_trainer(tmp_path) as (trainer, _):
+        push = {"to": "sglang", "engines": [mock.url], "step": 1}
+        mock.post("/generating", {"requests": 3})
+        assert trainer.post("/publish_weights", push | {"version": 1, "pause": "in_place"}) == {"version": 1}
+        reply = trainer.post("/publish_weights", push | {"version": 2, "pause": "retract"})
+        assert reply["status"] == 409 and "Flush cache failed" in reply["error"]["message"], reply
+        said = mock.get("/mock")
+        assert said["weight_version"] == "1" and said["calls"][-1] == "/continue_generation"
+        assert trainer.post("/publish_weights", push | {"version": 3, "pause": "abort"}) == {"version": 3}
+
+
+def test_servers_behind_a_key_are_sent_that_of_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITONFORGE_PEER_API_KEY", "sglangs-key")
+    with sglang_servers(1, "sglangs-key") as (mock,), our_trainer(tmp_path) as (trainer, _):
+        push = {"to": "sglang", "engines": [mock.url], "step": 1, "version": 1}
+        assert trainer.post("/publish_weights", push) == {"version": 1}
 
 
 class Remote(Engine):

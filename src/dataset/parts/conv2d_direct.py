@@ -35,8 +35,11 @@ def conv2d_direct_kernel(x_ptr, w_ptr, b_ptr, out_ptr, C, H, W, N, OH, OW, strid
                 y = top + i * dilation_h
                 x = left + j * dilation_w
                 inside = mask & (y >= 0) & (y < H) & (x >= 0) & (x < W)
-                value = tl.load(x_ptr + ((image * C + c) * H + y) * W + x, mask=inside, other=0.0)
-                acc += value * tl.load(w_ptr + ((channel * C + c) * KH + i) * KW + j)
+                row = (image * C + c) * H + y
+                value = tl.load(x_ptr + row * W + x, mask=inside, other=0.0)
+                tap = (channel * C + c) * KH + i
+                weight = tl.load(w_ptr + tap * KW + j)
+                acc += value * weight
     if HAS_BIAS:
         acc += tl.load(b_ptr + channel)
     acc = _EPILOGUE_(acc)

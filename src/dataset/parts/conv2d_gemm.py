@@ -32,7 +32,9 @@ def conv2d_gemm_kernel(x_ptr, w_ptr, b_ptr, out_ptr, C, H, W, N, OH, OW, M, K, s
         y = top[:, None] + (inner % (SIZE * SIZE) // SIZE)[None, :]
         x = left[:, None] + (inner % SIZE)[None, :]
         inside = (y >= 0) & (y < H) & (x >= 0) & (x < W) & (pixels[:, None] < M) & (inner[None, :] < K)
-        patch = tl.load(x_ptr + ((image[:, None] * C + channel[None, :]) * H + y) * W + x, mask=inside, other=0.0)
+        plane = image[:, None] * C + channel[None, :]
+        row = plane * H + y
+        patch = tl.load(x_ptr + row * W + x, mask=inside, other=0.0)
         weight = tl.load(w_ptr + filters[None, :] * K + inner[:, None], mask=(filters[None, :] < N) & (inner[:, None] < K), other=0.0)
         acc += tl.dot(patch, weight, input_precision="ieee")
     acc += tl.load(b_ptr + filters, mask=filters < N, other=0.0)[None, :]

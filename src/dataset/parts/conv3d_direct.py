@@ -37,8 +37,13 @@ def conv3d_direct_kernel(x_ptr, w_ptr, b_ptr, out_ptr, C, D, H, W, N, OD, OH, OW
                     y = top + i
                     x = left + j
                     inside = mask & (z >= 0) & (z < D) & (y >= 0) & (y < H) & (x >= 0) & (x < W)
-                    value = tl.load(x_ptr + (((batch * C + c) * D + z) * H + y) * W + x, mask=inside, other=0.0)
-                    acc += value * tl.load(w_ptr + (((channel * C + c) * KD + d) * KH + i) * KW + j)
+                    plane = (batch * C + c) * D + z
+                    row = plane * H + y
+                    value = tl.load(x_ptr + row * W + x, mask=inside, other=0.0)
+                    sheet = (channel * C + c) * KD + d
+                    tap = sheet * KH + i
+                    weight = tl.load(w_ptr + tap * KW + j)
+                    acc += value * weight
     if HAS_BIAS:
         acc += tl.load(b_ptr + channel)
     acc = _EPILOGUE_(acc)

@@ -31,8 +31,11 @@ def conv_transpose2d_gather_kernel(x_ptr, w_ptr, b_ptr, out_ptr, C, H, W, N, OH,
                 x = pixels % OW + pad_w - j
                 inside = mask & (y >= 0) & (y % stride_h == 0) & (y // stride_h < H)
                 inside = inside & (x >= 0) & (x % stride_w == 0) & (x // stride_w < W)
-                value = tl.load(x_ptr + ((image * C + c) * H + y // stride_h) * W + x // stride_w, mask=inside, other=0.0)
-                acc += value * tl.load(w_ptr + ((c * N + channel) * KH + i) * KW + j)
+                row = (image * C + c) * H + y // stride_h
+                value = tl.load(x_ptr + row * W + x // stride_w, mask=inside, other=0.0)
+                tap = (c * N + channel) * KH + i
+                weight = tl.load(w_ptr + tap * KW + j)
+                acc += value * weight
     if HAS_BIAS:
         acc += tl.load(b_ptr + channel)
     acc = _EPILOGUE_(acc)

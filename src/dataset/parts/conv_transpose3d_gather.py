@@ -34,9 +34,13 @@ def conv_transpose3d_gather_kernel(x_ptr, w_ptr, b_ptr, out_ptr, C, D, H, W, N, 
                     inside = mask & (z >= 0) & (z % stride_d == 0) & (z // stride_d < D)
                     inside = inside & (y >= 0) & (y % stride_h == 0) & (y // stride_h < H)
                     inside = inside & (x >= 0) & (x % stride_w == 0) & (x // stride_w < W)
-                    place = (((batch * C + c) * D + z // stride_d) * H + y // stride_h) * W + x // stride_w
-                    value = tl.load(x_ptr + place, mask=inside, other=0.0)
-                    acc += value * tl.load(w_ptr + (((c * N + channel) * KD + d) * KH + i) * KW + j)
+                    plane = (batch * C + c) * D + z // stride_d
+                    row = plane * H + y // stride_h
+                    value = tl.load(x_ptr + row * W + x // stride_w, mask=inside, other=0.0)
+                    sheet = (c * N + channel) * KD + d
+                    tap = sheet * KH + i
+                    weight = tl.load(w_ptr + tap * KW + j)
+                    acc += value * weight
     if HAS_BIAS:
         acc += tl.load(b_ptr + channel)
     acc = _EPILOGUE_(acc)

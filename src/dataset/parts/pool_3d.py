@@ -56,7 +56,9 @@ def _KERNEL_(x_ptr, out_ptr, D, H, W, OD, OH, OW, n, stride, padding, dilation, 
                 y = top + i * dilation
                 x = left + j * dilation
                 inside = mask & (z >= 0) & (z < D) & (y >= 0) & (y < H) & (x >= 0) & (x < W)
-                value = tl.load(x_ptr + ((volume * D + z) * H + y) * W + x, mask=inside, other=_START_)
+                plane = volume * D + z
+                row = plane * H + y
+                value = tl.load(x_ptr + row * W + x, mask=inside, other=_START_)
                 acc = _JOIN_
     acc = _RESULT_
     acc = _EPILOGUE_(acc)

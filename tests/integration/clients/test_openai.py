@@ -140,7 +140,7 @@ def test_stops_seeds_and_lengths(client):
 def test_refusals_are_openais(client):
     cases = [
         (openai.BadRequestError, "did you mean 'temperature'", "temprature", {"extra_body": {"temprature": 1}}),
-        (openai.BadRequestError, "top_p", None, {"top_p": 2}),
+        (openai.BadRequestError, "top_p", "top_p", {"top_p": 2}),
         (
             openai.UnprocessableEntityError,
             "does not constrain",

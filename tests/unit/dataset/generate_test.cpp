@@ -123,6 +123,24 @@ TEST(Generate, SplitDoesNotDependOnOrderOrSeed) {
   EXPECT_EQ(split_of({"relu", "mul"}, options), "holdout");
 }
 
+// A row may be wider than any block that a compiler ends with.
+TEST(Generate, ABlockHoldsAWholeRowOnlyWhereAnOperationNeedsOne) {
+  std::vector<const Operator*> families;
+  for (const Operator& op : all_operators()) families.push_back(&op);
+  Rng rng(7);
+  int whole = 0, blocks = 0, flat = 0;
+  for (int draw = 0; draw < 400; ++draw) {
+    const auto made = draw_composition(PairStyle::kWide, families, rng);
+    if (!made) continue;
+    const std::string solution = solution_source(*made);
+    const bool takes_a_row = solution.find("next_power_of_2") != std::string::npos;
+    EXPECT_EQ(takes_a_row, made->needs_whole_rows()) << solution;
+    EXPECT_EQ(solution.find("n_elements") != std::string::npos, !made->knows_rows()) << solution;
+    ++(takes_a_row ? whole : made->knows_rows() ? blocks : flat);
+  }
+  EXPECT_GT(std::min({whole, blocks, flat}), 20);
+}
+
 TEST(Generate, RefusedSolutionsAreNotWritten) {
   std::atomic<int> refused{0};
   const EvaluatePair evaluate = [&](const std::string& problem, const std::string&) -> Result<Verdict> {

@@ -17,9 +17,11 @@ namespace {
 // The engine without a thread: every step is this test's own.
 class CoreTest : public testing::Test {
  protected:
-  void admit(const std::string& id, int64_t prompt, int64_t tokens, bool stream = false) {
+  void admit(const std::string& id, int64_t prompt, int64_t tokens, bool stream = false,
+             const std::string& list_id = "") {
     Request request;
     request.id = id;
+    request.list_id = list_id;
     request.prompt_ids = prompt_of(prompt, 1);
     request.sampling.max_new_tokens = tokens;
     request.sampling.seed = 7;
@@ -107,6 +109,42 @@ TEST_F(CoreTest, AbortExpiryAndPauseActBetweenSteps) {
   EXPECT_TRUE(core.empty());
   EXPECT_EQ(core.first_deadline(), Clock::time_point::max());
   EXPECT_EQ(core.stats().kv_tokens_free, core.stats().kv_tokens_total);
+}
+
+TEST_F(CoreTest, RequestsThatAPauseRetractsGiveBackTheirBlocksAndGoOnAsIfItHadNotBeen) {
+  admit("undisturbed", 10, 20);
+  while (core.has_work()) core.step();
+  admit("retracted", 10, 20);
+  for (int step = 0; step < 5; ++step) core.step();
+  core.pause(PauseMode::kRetract);
+  EXPECT_FALSE(core.has_work());
+  EXPECT_EQ(core.stats().running, 0);
+  EXPECT_EQ(core.stats().waiting, 1);
+  EXPECT_EQ(core.stats().kv_tokens_free, core.stats().kv_tokens_total);
+  core.flush_cache();
+  core.resume();
+  while (core.has_work()) core.step();
+  EXPECT_EQ(outputs["retracted"].samples[0].finish, FinishReason::kLength);
+  EXPECT_EQ(outputs["retracted"].samples[0].output_ids, outputs["undisturbed"].samples[0].output_ids);
+
+  admit("aborted", 10, 20);
+  core.step();
+  core.pause(PauseMode::kAbort);
+  EXPECT_EQ(outputs["aborted"].samples[0].finish, FinishReason::kAbort);
+  EXPECT_TRUE(core.empty());
+}
+
+TEST_F(CoreTest, TheIdOfAListAbortsAllOfIt) {
+  admit("a-0", 10, 5, false, "a");
+  admit("a-1", 10, 5, false, "a");
+  admit("a-2", 10, 5);
+  core.abort("a", "enough");
+  core.abort("", "enough");
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_EQ(outputs["a-0"].samples[0].abort_message, "enough");
+  EXPECT_EQ(outputs["a-1"].samples[0].abort_message, "enough");
+  while (core.has_work()) core.step();
+  EXPECT_EQ(outputs["a-2"].samples[0].finish, FinishReason::kLength);
 }
 
 TEST_F(CoreTest, AnIdThatRunsIsNotTakenTwice) {

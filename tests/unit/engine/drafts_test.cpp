@@ -98,6 +98,27 @@ TEST(Drafts, TakeWhatAStepHasToSpare) {
   EXPECT_EQ(planned(1, 100, 20, 8, 0), (Tokens{0}));
 }
 
+// One token of a prompt, which is all that there are blocks for, is computed as a decode is: a row as any other.
+TEST(Drafts, LeaveItsRowToAPromptThatIsOutOfBlocks) {
+  BlockPool pool(20, 4, false);
+  Scheduler scheduler({2, 11, 3}, pool);
+  Sequence talks, waits;
+  talks.tokens = {1, 2, 3, 4, 1, 2, 3, 4};
+  waits.tokens.resize(12);
+  scheduler.add(&talks);
+  scheduler.add(&waits);
+  scheduler.commit(scheduler.schedule());
+  ASSERT_EQ(waits.computed, 3);
+  talks.tokens.push_back(1);
+  std::vector<int32_t> taken;
+  while (pool.available() > 1) taken.push_back(pool.allocate());
+  const Plan& plan = scheduler.schedule();
+  ASSERT_EQ(plan.chunks.size(), 2u);
+  EXPECT_EQ(plan.chunks[1].count, 1);
+  EXPECT_FALSE(plan.chunks[1].samples);
+  EXPECT_EQ(plan.chunks[0].drafts, 0);
+}
+
 // Prompts that repeat themselves; greedy and cold draws, which soon do, too; ends of every kind.
 Outcome run_all(EngineOptions options, int64_t drafts,
                 const std::function<void(Core&, int64_t step)>& meddle = nullptr) {

@@ -249,7 +249,7 @@ TEST(Engine, ACommandThatCannotBeCarriedOutInTimeIsWithdrawn) {
   ASSERT_TRUE(engine.submit(std::move(request)).ok());
   entered.get_future().wait();
   try {
-    engine.pause(Deadline::after(0.01));
+    engine.pause(PauseMode::kInPlace, Deadline::after(0.01));
     ADD_FAILURE() << "pause() returned";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kTimeout);

@@ -4,6 +4,8 @@
 
 #include <future>
 
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/definition.h"
 #include "unit/engine/tiny_model.h"
 
 namespace tritonforge::engine {
@@ -22,12 +24,13 @@ class FakeResponder : public net::Responder {
   }
   void end_stream() override { done.set_value(); }
   bool connected() const override { return true; }
-  void on_disconnect(std::function<void()>) override {}
+  void on_disconnect(std::function<void()> callback) override { hang_up = std::move(callback); }
 
   std::string body;
   int began = 0;
   std::vector<std::string> events;
   std::promise<void> done;
+  std::function<void()> hang_up;
 };
 
 // Events are the number of tokens so far.
@@ -91,6 +94,62 @@ TEST(Exchange, OneRefusedRequestRefusesAll) {
   EXPECT_THROW(exchange->launch({request_of(200, false), bad}, Deadline::after(60)), Error);
   while (engine.stats().ended_samples == 0) std::this_thread::yield();
   EXPECT_EQ(engine.stats().aborted_requests + engine.stats().finished_requests, 1);
+}
+
+// The second client's list holds an id that the first one's request has: it is refused, and stays the first one's.
+TEST(Exchange, WhoHangsUpAbortsNoRequestOfAnother) {
+  Engine engine(small_options(), tiny_model(), nullptr);
+  JobQueue jobs(1);
+  const auto first = std::make_shared<FakeResponder>(), second = std::make_shared<FakeResponder>();
+  engine.pause();
+  std::make_shared<CountingExchange>(engine, jobs, first, false)->launch({request_of(9, false)}, Deadline::after(60));
+  Request other = request_of(200, false);
+  other.id = "other";
+  std::make_shared<CountingExchange>(engine, jobs, second, false)
+      ->launch({request_of(9, false), other}, Deadline::after(60));
+  second->hang_up();
+  engine.resume();
+  first->done.get_future().wait();
+  EXPECT_EQ(Json::parse(first->body).size(), 9u);
+  second->done.get_future().wait();
+  EXPECT_EQ(engine.stats().generated_tokens, 9);
+}
+
+std::shared_ptr<const tokenizer::Tokenizer> of_bytes() {
+  tokenizer::TokenizerDefinition definition;
+  for (int byte = 0; byte < 256; ++byte)
+    definition.tokens.push_back(tokenizer::to_byte_alphabet(std::string(1, static_cast<char>(byte))));
+  return std::make_shared<const tokenizer::Tokenizer>(std::move(definition));
+}
+
+// A body may ask for less time than its x-timeout-s, and is aborted then; asking for more changes nothing.
+TEST(Exchange, ABodysOwnTimeoutIsItsDeadline) {
+  Engine engine(small_options(), tiny_model(), of_bytes());
+  JobQueue jobs(1);
+  engine.pause();
+  for (const auto& [own, header] : {std::pair(0.02, 3600.0), std::pair(3600.0, 0.02)}) {
+    const auto responder = std::make_shared<FakeResponder>();
+    auto body = generate_from_json({{"input_ids", {1, 2}}, {"timeout_s", own}}, *engine.tokenizer(), "r");
+    std::make_shared<GenerateExchange>(engine, jobs, responder, std::move(body))->launch(Deadline::after(header));
+    ASSERT_EQ(responder->done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+    EXPECT_EQ(Json::parse(responder->body)["meta_info"]["finish_reason"]["type"], "abort");
+  }
+}
+
+class BytesExchange : public CountingExchange {
+ public:
+  using CountingExchange::CountingExchange;
+  std::vector<Json> events(size_t) override { return {"\xff"}; }
+};
+
+// A client's x-request-id may be any bytes, and is the id of its request where the body names none.
+TEST(Exchange, BytesThatAreNoTextAreReplacedInAStreamToo) {
+  Engine engine(small_options(), tiny_model(), nullptr);
+  JobQueue jobs(1);
+  const auto responder = std::make_shared<FakeResponder>();
+  std::make_shared<BytesExchange>(engine, jobs, responder, true)->launch({request_of(1, true)}, Deadline::after(60));
+  responder->done.get_future().wait();
+  EXPECT_EQ(responder->events.front(), net::sse_event("\"\xEF\xBF\xBD\""));
 }
 
 }  // namespace

@@ -45,6 +45,10 @@ TEST(LogitRules, CountWhatWasGenerated) {
   EXPECT_FLOAT_EQ(edits.at(8).shift, -0.75);
   EXPECT_FLOAT_EQ(edits.at(9).shift, -100);
   EXPECT_FALSE(LogitRules::needed(SamplingParams{}));
+  for (const SamplingParams& any : {SamplingParams{.frequency_penalty = 0.1}, SamplingParams{.presence_penalty = 0.1},
+                                    SamplingParams{.repetition_penalty = 1.1}, SamplingParams{.logit_bias = {{7, 1}}},
+                                    SamplingParams{.min_new_tokens = 1}})
+    EXPECT_TRUE(LogitRules::needed(any));
 
   SamplingParams one;
   one.min_new_tokens = 1;

@@ -103,6 +103,10 @@ TEST(OpenAi, WhatIsWrongIsNamed) {
   EXPECT_NE(refusal({{"functions", kTools}}).find("'functions'"), std::string::npos);
   EXPECT_NE(refusal({{"suffix", "x"}}, false).find("'suffix'"), std::string::npos);
   EXPECT_NE(refusal({{"logit_bias", {{"5", "x"}}}}).find("'logit_bias'"), std::string::npos);
+  EXPECT_NE(refusal({{"max_tokens", 2.7}}).find("'max_tokens' must be a whole number"), std::string::npos);
+  EXPECT_NE(refusal({{"timeout_s", -1}}).find("'timeout_s' must be above 0"), std::string::npos);
+  EXPECT_NE(refusal({{"prompt", {1.5, 2}}}, false).find("'prompt'"), std::string::npos);
+  EXPECT_NE(refusal({{"prompt", {{true}}}}, false).find("'prompt'"), std::string::npos);
 }
 
 TEST(OpenAi, AMessageIsTakenApart) {
@@ -148,6 +152,22 @@ TEST(OpenAi, AStreamJoinsToTheMessage) {
   EXPECT_EQ(joined["finish"], "tool_calls");
 }
 
+TEST(OpenAi, ABodyMayBoundItsTime) {
+  EXPECT_EQ(read({{"timeout_s", 2.5}}).timeout_s, 2.5);
+  EXPECT_EQ(read(Json::object()).timeout_s, std::nullopt);
+}
+
+// Who reads the usage of each chunk finds null in all but the last.
+TEST(OpenAi, UsageIsAskedForOrAbsent) {
+  const auto chunk_of = [](const Json& body) {
+    std::vector<StreamedSample> sent;
+    return openai_chunks(read(body), said("a"), 0, sent, byte_tokenizer()).at(0);
+  };
+  const Json with = chunk_of({{"stream", true}, {"stream_options", {{"include_usage", true}}}});
+  EXPECT_TRUE(with.contains("usage") && with["usage"].is_null());
+  EXPECT_FALSE(chunk_of({{"stream", true}}).contains("usage"));
+}
+
 TEST(OpenAi, TheBestAreThoseMostLikelyOnAverage) {
   const OpenAiRequest request = read({{"n", 2}, {"best_of", 3}}, false);
   EXPECT_EQ(request.requests[0].sampling.n, 3);
@@ -172,6 +192,12 @@ TEST(OpenAi, AnErrorNamesItsField) {
   EXPECT_EQ(body(ErrorKind::kBusy, "full")["type"], "rate_limit_error");
   EXPECT_EQ(body(ErrorKind::kInternal, "field 'x'")["type"], "server_error");
   EXPECT_EQ(body(ErrorKind::kUsage, "x")["code"], "usage");
+  // The engine names SGLang's fields.
+  const Json length = body(ErrorKind::kUsage, "'sampling_params.max_new_tokens' must be at least 0, not -1");
+  EXPECT_EQ(length["message"], "'max_tokens' must be at least 0, not -1");
+  EXPECT_EQ(length["param"], "max_tokens");
+  EXPECT_EQ(body(ErrorKind::kUsage, "sampling_params.stop holds an empty string")["message"],
+            "stop holds an empty string");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/live.h"
 #include "engine/wire.h"
 
 namespace tritonforge::engine {
@@ -68,6 +69,20 @@ TEST(SampleText, UnfinishedCharactersAreHeldAndThenReplaced) {
   EXPECT_EQ(text.text(), "\xEF\xBF\xBD");
 }
 
+// Half a character becomes U+FFFD at the last token that it may have: what ends it is the stop string all the same.
+TEST(SampleText, AStopThatOnlyTheEndCompletesIsAStop) {
+  Request request;
+  request.prompt_ids = {1};
+  request.sampling.max_new_tokens = 1;
+  request.sampling.stop = {"\xEF\xBF\xBD"};
+  LiveRequest live(std::move(request), &tokenizer(), {}, 100);
+  live.accept(*live.samples[0], tokenizer().encode("水")[0], -1, 0);
+  const Sample& sample = live.output.samples[0];
+  EXPECT_EQ(sample.finish, FinishReason::kStop);
+  EXPECT_EQ(sample.matched_text, "\xEF\xBF\xBD");
+  EXPECT_EQ(sample.text, "");
+}
+
 TEST(Wire, NamesUnknownAndWrongFields) {
   const auto message = [](const char* body) -> std::string {
     try {
@@ -87,10 +102,34 @@ TEST(Wire, NamesUnknownAndWrongFields) {
   EXPECT_NE(message(R"({})").find("one of"), std::string::npos);
   EXPECT_NE(message(R"({"input_ids": ["a"]})").find("input_ids"), std::string::npos);
   EXPECT_NE(message(R"([1])").find("object"), std::string::npos);
+  EXPECT_NE(message(R"({"text": "a", "timeout_s": 0})").find("'timeout_s' must be above 0"), std::string::npos);
   EXPECT_EQ(
       message(
           R"({"text": "a", "sampling_params": {"frequency_penalty": 0.0, "spaces_between_special_tokens": false}})"),
       "");
+}
+
+// What is no whole number of its 64 bits is told, and not cut or wrapped to another.
+TEST(Wire, NumbersAreTakenAsTheyStandOrRefused) {
+  const auto sampling = [](const char* body) { return sampling_from_json(Json::parse(body), "x"); };
+  const auto refused = [&](const char* body) -> std::string {
+    try {
+      sampling(body);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused(R"({"max_new_tokens": 2.7})"), "x: field 'max_new_tokens' must be a whole number (int64), not 2.7");
+  EXPECT_EQ(refused(R"({"top_k": 18446744073709551615})"),
+            "x: field 'top_k' must be a whole number (int64), not 18446744073709551615");
+  EXPECT_NE(refused(R"({"n": 1e300})").find("whole number"), std::string::npos);
+  EXPECT_NE(refused(R"({"n": true})").find("whole number"), std::string::npos);
+  EXPECT_NE(refused(R"({"stop_token_ids": [18446744073709551615]})").find("stop_token_ids"), std::string::npos);
+  EXPECT_NE(refused(R"({"seed": 0.5})").find("seed"), std::string::npos);
+  EXPECT_EQ(sampling(R"({"max_new_tokens": 16.0, "top_k": null})").max_new_tokens, 16);
+  EXPECT_EQ(sampling(R"({"seed": 18446744073709551615})").seed, ~uint64_t{0});
+  EXPECT_EQ(sampling(R"({"sampling_seed": -1})").seed, ~uint64_t{0});
 }
 
 TEST(Wire, ListsOfPromptsAndParameters) {

@@ -163,6 +163,59 @@ TEST(Scheduler, WhatIsPreemptedStartsOverBeforeWhatWaits) {
   EXPECT_EQ(pool.available(), pool.capacity());
 }
 
+TEST(Scheduler, ABlockIsPublishedOnceItsLastTokenIsRead) {
+  BlockPool pool(100, 4, true);
+  Scheduler scheduler({4, 16}, pool);
+  const auto sequence = sequence_of(7);
+  scheduler.add(sequence.get());
+  scheduler.commit(scheduler.schedule());
+  EXPECT_EQ(pool.cached(), 1);
+  sequence->pending = 1;
+  scheduler.commit(scheduler.schedule());
+  EXPECT_EQ(pool.cached(), 1) << "nobody knows what it ends with";
+  sequence->tokens.push_back(7);  // read, and the next one is drawn
+  scheduler.schedule();
+  EXPECT_EQ(pool.cached(), 2);
+}
+
+TEST(Scheduler, WhatWaitsForItsOwnTokenIsNotBegun) {
+  BlockPool pool(100, 4, true);
+  Scheduler scheduler({4, 16}, pool);
+  const auto sequence = sequence_of(5);
+  sequence->pending = 1;
+  scheduler.add(sequence.get());
+  EXPECT_TRUE(scheduler.schedule().chunks.empty());
+  sequence->pending = 0;
+  sequence->tokens.push_back(7);
+  EXPECT_EQ(chunk_of(scheduler.schedule(), *sequence)->count, 6);
+}
+
+// What a client is told of the prefix cache is of its prompt, not of what it has said itself.
+TEST(Scheduler, CachedTokensAreThoseOfTheFirstBeginning) {
+  BlockPool pool(100, 4, true);
+  Scheduler scheduler({4, 16}, pool);
+  const auto sequence = sequence_of(9);
+  scheduler.add(sequence.get());
+  finish_step(scheduler, scheduler.schedule());
+  EXPECT_EQ(sequence->cached_tokens, 0);
+  scheduler.preempt_all();
+  EXPECT_EQ(chunk_of(scheduler.schedule(), *sequence)->start, 8) << "its own prefix";
+  EXPECT_EQ(sequence->cached_tokens, 0);
+}
+
+// Blocks that are needed for others are taken from the end of what a sequence has left behind.
+TEST(Scheduler, TheBeginningOfWhatIsOverIsKeptLongest) {
+  BlockPool pool(4, 4, true);
+  Scheduler scheduler({4, 16}, pool);
+  const auto over = sequence_of(12);
+  scheduler.add(over.get());
+  finish_step(scheduler, scheduler.schedule());
+  scheduler.remove(over.get());
+  ASSERT_EQ(pool.cached(), 3);
+  pool.allocate();
+  EXPECT_EQ(pool.match(over->tokens, 3).blocks.size(), 2u);
+}
+
 TEST(Scheduler, MixedCachesAreNotPublished) {
   BlockPool pool(100, 2, true);
   Scheduler scheduler({4, 16}, pool);

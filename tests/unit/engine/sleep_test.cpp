@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "engine/core.h"
+#include "engine/engine.h"
 #include "model/weights.h"
 #include "unit/engine/late_runner.h"
 #include "unit/engine/tiny_model.h"
@@ -153,6 +154,20 @@ TEST_F(SleepTest, AnUpdateThatFailsMeanwhileLeavesTheOldOnes) {
   EXPECT_EQ(core.stats().weight_version, 0);
   core.resume_memory();
   EXPECT_EQ(model::weight_checksums(core.model()), before);
+}
+
+TEST(Sleep, NobodyReadsWeightsThatAreAway) {
+  Engine engine(small_options(), tiny_model(), nullptr);
+  const at::Tensor before = engine.weight("model.norm.weight", 5);
+  engine.release_memory({.cache = false, .weights = true});
+  try {
+    engine.weight("model.norm.weight", 5);
+    ADD_FAILURE() << "there was something to read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConflict);
+  }
+  engine.resume_memory();
+  EXPECT_TRUE(at::equal(engine.weight("model.norm.weight", 5), before));
 }
 
 // Where the device has no memory for the cache, the weights are awake, the rest stays released and may be asked again.

@@ -208,6 +208,21 @@ TEST(World, ACollectiveThatHangsNamesRankOperationAndStep) {
                                   HasSubstr("'gradient norm'"), HasSubstr("rank 1 was at")))));
 }
 
+// Weights are on their way to the other ranks from one step to the next, however long that takes to come.
+TEST(World, WhatIsDoneDoesNotHangThoughNobodyHasWaitedForItYet) {
+  run_ranks(data_parallel(2), [](World& world) {
+    const at::Tensor x = at::ones({1000});
+    const PendingPtr sum = world.groups().zero->all_reduce(x, "sum"),
+                     share = world.groups().zero->reduce_scatter(at::ones({1000}), "share"),
+                     all = world.groups().zero->all_gather(at::ones({1000}), "weights");
+    const Deadline deadline = Deadline::after(10);
+    while (world.recorder().waits_s() > 0 && !deadline.expired()) std::this_thread::yield();
+    EXPECT_EQ(world.recorder().waits_s(), 0) << world.recorder().standing();
+    for (const PendingPtr* each : {&sum, &share, &all}) (*each)->wait();
+    EXPECT_EQ(x[999].item<float>(), 2);
+  });
+}
+
 TEST(World, ARankThatReportsEndsAllOfThem) {
   Failures failures;
   WorldOptions options;

@@ -265,11 +265,11 @@ TEST_F(GeneratorTest, AnAbortedGenerationIsContinuedEachTokenWithItsVersion) {
     const auto prompt = body["input_ids"].size();
     if (first_prompt == 0) {
       first_prompt = prompt;
-      seed = body["sampling_params"]["seed"];
+      seed = body["sampling_params"]["sampling_seed"];
       return MockPeers::reply(body, whole.substr(0, 10), "abort", 3);
     }
     EXPECT_EQ(prompt, first_prompt + 10);
-    EXPECT_EQ(body["sampling_params"]["seed"], seed);  // noise is of (seed, position): the same tokens follow
+    EXPECT_EQ(body["sampling_params"]["sampling_seed"], seed);  // noise is of (seed, position): the same tokens follow
     EXPECT_EQ(body["sampling_params"]["max_new_tokens"], 490);
     return MockPeers::reply(body, whole.substr(10), "stop", 4);
   };

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@
 namespace tritonforge::rollout {
 
 inline constexpr int64_t kEnd = 256;  // the end-of-turn token; 0..255 are bytes
+
+// Of SGLang's SamplingParams what is sent here; of any other name it dies with 500.
+inline const std::set<std::string> kSamplingNames = {
+    "temperature", "top_p", "top_k", "min_p", "max_new_tokens", "stop_token_ids", "no_stop_trim", "sampling_seed"};
 
 inline std::vector<int64_t> byte_tokens(const std::string& text) {
   std::vector<int64_t> out;
@@ -61,7 +66,7 @@ class MockPeers {
 
   MockPeers() : server_(net::ServerOptions{.worker_threads = 8}) {
     engine = [](const Json& body) {
-      return reply(body, answer_with("seed " + body["sampling_params"]["seed"].dump()), "stop");
+      return reply(body, answer_with("seed " + body["sampling_params"]["sampling_seed"].dump()), "stop");
     };
     chat = [](const Json& body) {
       const std::string text = answer_with(fmt::format("after {} messages", body["messages"].size()));
@@ -77,6 +82,10 @@ class MockPeers {
         engine_headers = r.headers;
       }
       ++generations;
+      for (const auto& [name, value] : body["sampling_params"].items()) {
+        if (!kSamplingNames.contains(name))
+          return net::Response::text(fmt::format("TypeError: Unexpected keyword argument '{}'", name), 500);
+      }
       return engine(body);
     });
     server_.route("POST", "/chat/completions", [this](const net::Request& r) {

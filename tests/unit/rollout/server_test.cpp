@@ -60,7 +60,7 @@ class ServerTest : public ::testing::Test {
       return code.size() % 2 == 0 ? MockPeers::correct() : MockPeers::failed();
     };
     mock.engine = [](const Json& body) {
-      const auto seed = body["sampling_params"]["seed"].get<uint64_t>();
+      const auto seed = body["sampling_params"]["sampling_seed"].get<uint64_t>();
       return MockPeers::reply(body, answer_with(std::string(seed % 2, 'x') + "y"), "stop");
     };
   }
@@ -236,7 +236,7 @@ TEST_F(ServerTest, ARestartMakesOnlyTheMissingSamplesWithTheSameSeeds) {
       open.wait();
       return net::Response::error(Error(ErrorKind::kUnavailable, "gone"));
     }
-    return MockPeers::reply(body, answer_with("seed " + body["sampling_params"]["seed"].dump()), "stop");
+    return MockPeers::reply(body, answer_with("seed " + body["sampling_params"]["sampling_seed"].dump()), "stop");
   };
   mock.judge = [](const std::string&) { return MockPeers::correct(); };  // one turn each
   call("POST", "/v2/rollouts", rollouts({"a"}, 8));
@@ -261,7 +261,7 @@ TEST_F(ServerTest, ARestartMakesOnlyTheMissingSamplesWithTheSameSeeds) {
     EXPECT_EQ(by_id[t["id"]]["turns"][0]["response_tokens"], t["turns"][0]["response_tokens"]);
   std::set<uint64_t> seeds;
   std::lock_guard lock(mock.mutex);
-  for (const Json& r : mock.requests) seeds.insert(r["sampling_params"]["seed"].get<uint64_t>());
+  for (const Json& r : mock.requests) seeds.insert(r["sampling_params"]["sampling_seed"].get<uint64_t>());
   EXPECT_EQ(seeds.size(), 8u);  // the four that were asked for twice had the same seeds
 }
 

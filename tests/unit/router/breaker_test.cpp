@@ -77,6 +77,25 @@ TEST(Breaker, AHealthCheckClosesNoBreakerThatRequestsOpened) {
   EXPECT_EQ(worker.state(), WorkerState::kGreen);
 }
 
+// What was sent while it was well is answered late.
+TEST(Breaker, ALateAnswerBringsNoSickWorkerBack) {
+  Worker worker("http://a", {.failures = 2, .open_s = 1});
+  worker.unhealthy("503");
+  worker.unhealthy("503");
+  worker.answered();
+  EXPECT_EQ(worker.state(), WorkerState::kRed);
+  worker.healthy();
+  EXPECT_EQ(worker.state(), WorkerState::kGreen);
+}
+
+TEST(Breaker, ADrainingWorkerIsNotProbed) {
+  Worker worker("http://a", {.failures = 1, .open_s = 1});
+  worker.failed("cut");
+  worker.drain();
+  worker.healthy();
+  EXPECT_FALSE(worker.take_probe(Clock::now() + std::chrono::seconds(2)));
+}
+
 TEST(Breaker, WhoIsRegisteredAgainIsFresh) {
   Worker worker("http://a", {.failures = 1, .open_s = 60});
   worker.failed("killed");

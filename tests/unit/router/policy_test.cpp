@@ -166,6 +166,17 @@ TEST(Policy, CacheAwareForgetsTheOldest) {
   EXPECT_NE(policy->pick(all, {.tokens = 10, .prompt = old}), home);
 }
 
+TEST(Policy, CacheAwareKnowsTheLastSixteenWorkersOfAPrefix) {
+  const auto all = workers(17);
+  const auto policy = make_cache_aware();
+  const std::string text = prompt("the same for all ", 1024);
+  for (const auto& one : all) policy->pick({one}, {.tokens = 10, .prompt = text});
+  const auto fresh = worker("fresh");
+  for (const auto& one : all) one->begin(1);  // the bound would let them in
+  EXPECT_EQ(policy->pick({all[1], fresh}, {.tokens = 10, .prompt = text}), all[1]);
+  EXPECT_EQ(policy->pick({all[0], fresh}, {.tokens = 10, .prompt = text}), fresh);
+}
+
 TEST(Policy, EveryNamedOneKeepsASessionTogether) {
   for (const auto& name : policy_names()) {
     const auto policy = make_policy(name);

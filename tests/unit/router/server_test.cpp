@@ -116,11 +116,17 @@ TEST(Router, NothingIsAnsweredFromWeightsBelowTheBarrier) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(fleet.generate().get().value().status, 200);
   EXPECT_EQ(fleet[0].generated, 0);  // a fresh engine, green as it is
   EXPECT_EQ(fleet[1].generated, 4);
+  const net::ClientOptions newer{.headers = {{"x-min-weight-version", "7"}}};  // a client may ask for more
+  const auto asked = [&](const net::ClientOptions& options) {
+    return fleet.client.request("POST", fleet.server->url() + "/generate", "{}", "application/json", &options)->status;
+  };
+  EXPECT_EQ(asked(newer), 503);
+  EXPECT_EQ(asked({.headers = {{"x-min-weight-version", "3"}}}), 200);
   fleet[1].weight_version = 0;  // it was restarted, and nobody has noticed
   const auto refused = fleet.generate().get().value();
   EXPECT_EQ(refused.status, 503);
   EXPECT_THAT(refused.body, HasSubstr("the weights here are older"));
-  EXPECT_EQ(fleet[1].generated, 4);
+  EXPECT_EQ(fleet[1].generated, 5);
   EXPECT_EQ(fleet.client.post(fleet.server->url() + "/weight_barrier", {{"min_weight_version", -1}}).value().status,
             400);
 }
@@ -471,6 +477,8 @@ TEST(Router, FanOutReachesAllAndReportsEach) {
   EXPECT_THAT(message, HasSubstr("2 of 3 workers failed"));
   EXPECT_THAT(message, HasSubstr("checksum of lm_head differs"));
   EXPECT_THAT(message, HasSubstr(fleet[2].url()));
+  EXPECT_EQ(fleet.state(1), WorkerState::kGreen);  // it answered
+  EXPECT_EQ(fleet.state(2), WorkerState::kYellow);
 }
 
 TEST(Router, WorkersComeAndGo) {

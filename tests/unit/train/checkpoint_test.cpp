@@ -206,6 +206,30 @@ TEST(Checkpoint, OldOnesAreRemovedAndUnfinishedOnesToo) {
   EXPECT_THAT(names(), testing::UnorderedElementsAre(".lock", "latest", "step-00000003", "step-00000004"));
 }
 
+// A copy that somebody keeps beside them, or what /save was told to write there.
+TEST(Checkpoint, WhatOthersPutBesideThemIsLeftAlone) {
+  const Source source;
+  const fs::path folder = source.config().checkpoint;
+  const std::vector<std::string> kept{"step-00000001-best", "step-of-friday"};
+  for (const std::string& name : kept) {
+    fs::create_directories(folder / name);
+    write_file_atomic(folder / name / "trainer.json", "{}");
+  }
+  {
+    CheckpointStore store(folder, 1);
+    EXPECT_EQ(store.latest(), "");
+    auto trainer = make_trainer(source.config());
+    for (int64_t step = 1; step <= 2; ++step) {
+      run_steps(*trainer, step);
+      store.save(*trainer, {});
+    }
+  }
+  fs::remove(folder / "latest");
+  EXPECT_EQ(CheckpointStore(folder, 1).latest(), folder / "step-00000002");
+  EXPECT_FALSE(fs::exists(folder / "step-00000001"));
+  for (const std::string& name : kept) EXPECT_TRUE(fs::exists(folder / name / "trainer.json")) << name;
+}
+
 TEST(Checkpoint, AFolderThatCannotBeUsedIsNotTaken) {
   const TemporaryFolder folder("checkpoint_test");
   write_file_atomic(folder.path() / "latest", "step-00000001\n");

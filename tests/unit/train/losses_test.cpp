@@ -141,6 +141,7 @@ TEST(GrpoLoss, EqualsThePlainFormulaAndItsFiniteDifferences) {
     EXPECT_EQ(loss.clipped.sum().item<int64_t>(), held);
     EXPECT_GT(held, 0);
     EXPECT_LE(loss.importance.max().item<double>(), 1.5);
+    EXPECT_TRUE(at::equal(loss.kl, kl_estimate(kl_type, in.log_probs.detach(), in.reference_log_probs)));
   }
 }
 
@@ -162,8 +163,31 @@ TEST(GrpoLoss, WithoutOptionsIsThePolicyGradient) {
   EXPECT_FALSE(loss.kl.defined());
 }
 
-// A policy over two tokens, in expectation over its own samples: the gradient of k1's penalty is the gradient of the
-// KL, which for logits (z, 0) and reference q is p (1 - p) (log(p / (1 - p)) - log(q / (1 - q))) by z.
+// As a pass is told it, which has no graph of the scores.
+TEST(GrpoLoss, ThePassIsToldTheEntropysGradientToo) {
+  PolicyInputs in;
+  in.log_probs = in.old_log_probs = in.sampler_log_probs = at::tensor({-1.0f, -2.0f});
+  in.entropy = at::tensor({0.5f, 0.7f});
+  in.advantages = at::tensor({1.0f, -1.0f});
+  in.weights = at::tensor({0.5f, 0.25f});
+  in.on_policy = at::ones({2});
+  in.lengths = at::tensor({int64_t{2}});
+  const ScoreGradients gradients = policy_gradients(in, {.entropy_coef = 0.1});
+  EXPECT_TRUE(at::allclose(gradients.log_probs, at::tensor({-0.5f, 0.25f})));
+  EXPECT_TRUE(at::allclose(gradients.entropy, at::tensor({-0.05f, -0.025f})));
+  EXPECT_FALSE(policy_gradients(in, {}).entropy.defined());
+}
+
+TEST(CispoLoss, ATokenWhoseRatioIsAtEitherBoundIsClipped) {
+  PolicyInputs in;
+  in.log_probs = at::tensor({-1.0f, -1.0f, -1.0f});
+  in.old_log_probs = in.sampler_log_probs = at::tensor({-2.0f, -1.0f, -0.1f});
+  in.advantages = in.weights = in.on_policy = at::ones({3});
+  in.lengths = at::tensor({int64_t{3}});
+  const PolicyLoss loss = policy_loss(in, {.objective = Objective::kCispo, .clip_low = 0.2, .clip_high = 0.3});
+  EXPECT_TRUE(at::equal(loss.clipped, at::tensor({1.0f, 0.0f, 1.0f})));
+}
+
 // A sampler may call a token that it took impossible (vLLM writes -9999 for minus infinity).
 TEST(GrpoLoss, ARatioBeyondFp32LeavesWhatIsClippedOrMaskedAtZero) {
   for (const Objective objective : {Objective::kClip, Objective::kGspo, Objective::kCispo}) {
@@ -188,6 +212,8 @@ TEST(GrpoLoss, ARatioBeyondFp32LeavesWhatIsClippedOrMaskedAtZero) {
   }
 }
 
+// A policy over two tokens, in expectation over its own samples: the gradient of k1's penalty is the gradient of the
+// KL, which for logits (z, 0) and reference q is p (1 - p) (log(p / (1 - p)) - log(q / (1 - q))) by z.
 TEST(KlPenalty, K1PullsTowardsTheReferenceAsTheKlDoes) {
   const double q = 0.3;
   for (const double logit : {-1.0, 0.2, 2.0}) {

@@ -12,9 +12,9 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string refusal(const std::vector<TrainSequence>& sequences) {
+std::string refusal(const std::vector<TrainSequence>& sequences, int64_t max_position = 128) {
   try {
-    check_sequences(sequences, sample_train_config(), 61, 128);
+    check_sequences(sequences, sample_train_config(), 61, max_position);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     return error.what();
@@ -157,6 +157,16 @@ TEST(Packing, TheNextAnswerHasACacheOfItsOwn) {
   EXPECT_TRUE(at::equal(on_policy, at::tensor({0.0f, 0.0f, 1.0f})));
 }
 
+TEST(Packing, AdvantagesThatAreAllAlikeAreNormalizedToNothing) {
+  auto sequences = sample_sequences(3, 2);
+  for (TrainSequence& s : sequences) std::ranges::fill(s.advantages, 0.75f);
+  normalize_advantages(sequences);
+  for (const TrainSequence& s : sequences) {
+    for (size_t t = 0; t < s.tokens.size(); ++t) EXPECT_EQ(s.advantages[t], s.loss_mask[t] ? 0 : 0.75f);
+  }
+  normalize_advantages({});
+}
+
 TEST(Packing, LossWeightsFollowTheirNames) {
   auto sequences = sample_sequences(3, 2);
   sequences[1].loss_mask.assign(sequences[1].tokens.size(), 0);
@@ -190,6 +200,12 @@ TEST(Packing, WrongSequencesAreNamed) {
   EXPECT_THAT(spoiled([](TrainSequence& s) { s.tokens[3] = -1; }), HasSubstr("outside the vocabulary"));
   EXPECT_THAT(spoiled([](TrainSequence& s) { s.loss_mask[0] = 1; }), HasSubstr("loss_mask[0]"));
   EXPECT_THAT(spoiled([](TrainSequence& s) { s.advantages.back() = std::nanf(""); }), HasSubstr("not finite"));
+  EXPECT_THAT(spoiled([](TrainSequence& s) { s.old_log_probs.back() = -INFINITY; }), HasSubstr("not finite"));
+  for (const double temperature : {-0.5, std::nan(""), double{INFINITY}})
+    EXPECT_THAT(spoiled([&](TrainSequence& s) { s.temperature = temperature; }), HasSubstr("is not a temperature"));
+  const int64_t longest = std::ssize(std::ranges::max(good, {}, [](auto& s) { return s.tokens.size(); }).tokens);
+  EXPECT_EQ(refusal(good, longest), "accepted");
+  EXPECT_THAT(refusal(good, longest - 1), HasSubstr(fmt::format("the model has {} positions", longest - 1)));
   EXPECT_THAT(spoiled([](TrainSequence& s) { s = TrainSequence{}; }), HasSubstr("has no tokens"));
   EXPECT_THAT(spoiled([](TrainSequence& s) {
                 s.tokens.resize(129);

@@ -4,14 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
-#include <mutex>
+#include <thread>
 
 #include "model/weights.h"
 #include "train/checkpoint.h"
 #include "train/pipeline.h"
 #include "unit/parallel/run_ranks.h"
 #include "unit/train/sample_model.h"
+#include "unit/train/scarce.h"
 
 namespace tritonforge::train {
 namespace {
@@ -281,25 +283,24 @@ TEST(Ranks, SharedPrefixesEqualOneProcess) {
   expect_equal_courses(config, steps, shape_of(/*tied=*/true));
 }
 
-// A rank has no micro-batch, or a micro-batch leaves a rank without a target.
 TEST(Ranks, WhatIsWaitedForBetweenStepsIsInNone) {
   TrainConfig config = config_of({.dp = 2});
+  std::atomic<parallel::World*> first = nullptr;
   parallel::run_ranks(config.parallel, [&](parallel::World& world) {
     course_of(config, &world, shape_of(true), [&](Trainer& trainer, Course&) {
       trainer.train_step(StepKind::kSft, sample_sequences(9, 40));
-      // Rank 1 comes late, by more than a step takes.
-      const auto begun = Clock::now();
-      if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(2));
+      // Rank 1 comes once rank 0 has waited for it for longer than a step takes.
+      if (world.rank() == 0) first = &world;
+      else
+        while (first == nullptr || first.load()->recorder().waits_s() < 1) std::this_thread::yield();
       world.groups().zero->broadcast(at::zeros({1}), 1, "a publication")->wait();
-      if (world.rank() == 0) {
-        EXPECT_GT(seconds_since(begun), 1);
-      }
       const StepMetrics metrics = trainer.train_step(StepKind::kSft, sample_sequences(9, 40));
       EXPECT_LE(metrics.seconds_communication, metrics.seconds);
     });
   });
 }
 
+// A rank has no micro-batch, or a micro-batch leaves a rank without a target.
 TEST(Ranks, OneWithoutWorkTakesPart) {
   std::vector<ParallelDims> layouts = kLayouts;
   layouts.push_back({.cp = 4, .cp_form = kRing});
@@ -313,6 +314,22 @@ TEST(Ranks, OneWithoutWorkTakesPart) {
         }
       },
       shape_of(/*tied=*/true), layouts);
+}
+
+// Of an RL batch without a target there is nothing to sum, and no figure of any rank.
+TEST(Ranks, AStepWithoutAnUpdateIsOneOfAllRanks) {
+  expect_equal_courses(config_of({}),
+                       [](Trainer& trainer, Course& course) {
+                         for (uint64_t step = 0; step < 3; ++step) {
+                           auto sequences = sample_sequences(5, 90 + step);
+                           for (TrainSequence& s : sequences) {
+                             if (step == 1) s.loss_mask.assign(s.tokens.size(), 0);
+                           }
+                           course.steps.push_back(trainer.train_step(StepKind::kRl, sequences));
+                           EXPECT_EQ(course.steps.back().skipped_updates, step == 1 ? 1 : 0);
+                         }
+                       },
+                       shape_of(/*tied=*/false), {{.dp = 2}, {.tp = 2}, {.cp = 2}, {.pp = 2}});
 }
 
 // Then the rows of the embedding that have a gradient are summed alone.
@@ -489,6 +506,34 @@ TEST_F(RanksCheckpoint, ARankThatCannotWriteFailsItByNameAndLeavesNothing) {
   EXPECT_THAT(said, testing::AllOf(testing::HasSubstr("rank 2: "), testing::HasSubstr("no folder")));
   for (const auto& entry : fs::directory_iterator(folder.path()))
     EXPECT_THAT(entry.path().filename().string(), testing::Not(testing::HasSubstr("first")));
+}
+
+// Rank 0 would go on, and meet them with another collective than theirs.
+TEST_F(RanksCheckpoint, ARankThatLeavesTheOthersInACollectiveEndsTheJob) {
+  const Scarce memory;
+  struct Case {
+    ParallelDims dims;
+    std::string what;
+    std::function<void(Trainer&)> gather;
+  };
+  const auto whole = [](Trainer& trainer) { trainer.rank() == 0 ? (void)trainer.whole_model() : trainer.give_model(); };
+  for (const auto& [dims, what, gather] :
+       {Case{{.tp = 2}, "the whole model", whole}, Case{{.pp = 2}, "the whole model", whole},
+        Case{{.tp = 2}, "a rank's files", [](Trainer& trainer) { part_of(trainer, true); }},
+        Case{{.tp = 2}, "a checkpoint's copy", [](Trainer& trainer) { Snapshot().take(trainer); }}}) {
+    parallel::Failures failures;
+    parallel::WorldOptions options;
+    options.beat_s = 0.05;
+    const auto work = [&](parallel::World& world) {
+      const auto trainer = make_trainer(config(dims), {}, &world);
+      if (world.rank() > 0) return gather(*trainer);
+      Scarce::left = 0;
+      EXPECT_THROW(gather(*trainer), std::bad_alloc);
+      Scarce::left = Scarce::kPlenty;
+      EXPECT_THAT(failures.wait_for(1), testing::Contains(testing::HasSubstr("rank 0: " + what + ": std::bad_alloc")));
+    };
+    EXPECT_ANY_THROW(parallel::run_ranks(config(dims).parallel, work, &failures, options)) << "rank 1 is left alone";
+  }
 }
 
 TEST(Ranks, CommandsSurviveTheirBytes) {

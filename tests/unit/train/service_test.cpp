@@ -304,6 +304,24 @@ TEST_F(TrainerServiceTest, ARefusedCommitIsMadeUpForAfterARestart) {
   EXPECT_EQ(service.step(rl(2, "step-2")).metrics.step, 2);
 }
 
+TEST_F(TrainerServiceTest, CountersSinceTheStartBeginWithIt) {
+  {
+    TrainerService service(options);
+    service.step(sft(1));
+    EXPECT_EQ(service.metrics().get("steps_total"), 1);
+    service.save("");
+  }
+  options.resume = true;
+  TrainerService service(options);
+  EXPECT_EQ(service.metrics().get("step"), 1);
+  EXPECT_EQ(service.metrics().get("checkpoint_step"), 1);
+  EXPECT_EQ(service.metrics().get("steps_total"), 0);
+  EXPECT_EQ(service.metrics().get("tokens_total"), 0);
+  const double tokens = service.step(sft(2)).metrics.tokens;
+  EXPECT_EQ(service.metrics().get("steps_total"), 1);
+  EXPECT_EQ(service.metrics().get("tokens_total"), tokens);
+}
+
 TEST_F(TrainerServiceTest, LeasesAreCommittedWhereverTheBufferIsByThen) {
   {
     TrainerService service(options);
@@ -363,6 +381,7 @@ TEST_F(TrainerServiceTest, ASequenceThatNoMicroBatchHoldsIsSetAside) {
   EXPECT_EQ(result.metrics.step, 1);
   ASSERT_EQ(result.set_aside.size(), 2u);
   EXPECT_THAT(result.set_aside[0], HasSubstr("14 tokens, max_tokens_per_micro_batch is 13"));
+  EXPECT_EQ(service.step(rl(1, "step-1")).set_aside, result.set_aside) << "and said again";
   EXPECT_EQ(service.step(rl(2, "step-2")).metrics.step, 2);
 }
 

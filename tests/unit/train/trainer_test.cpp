@@ -10,6 +10,7 @@
 #include "train/lm_head_loss.h"
 #include "train/packing.h"
 #include "unit/train/sample_model.h"
+#include "unit/train/scarce.h"
 
 namespace tritonforge::train {
 namespace {
@@ -329,6 +330,90 @@ TEST(Trainer, SequencesWithATokenOfTooOldWeightsAreLeftOutAndCounted) {
   const auto none = trainer.train_step(StepKind::kRl, sequences);
   EXPECT_EQ(none.skipped_updates, 1);
   EXPECT_EQ(none.policy->stale_sequences, 2);
+}
+
+TEST(Trainer, WithNoStalenessTheWeightsBeforeAreTooOldForRlAndForNothingElse) {
+  TrainConfig config = sample_train_config();
+  config.max_staleness = 0;
+  Trainer trainer = make(config);
+  trainer.published(1);
+  const auto sequences = sample_sequences(3, 3);  // of version 0
+  EXPECT_EQ(trainer.train_step(StepKind::kRl, sequences).policy->stale_sequences, 3);
+  const StepMetrics sft = trainer.train_step(StepKind::kSft, sequences);
+  EXPECT_FALSE(sft.policy);
+  EXPECT_GT(sft.target_tokens, 0);
+}
+
+// The mean and the deviation are those of the step, not of each mini-batch.
+TEST(Trainer, AdvantagesAreNormalizedOverAllOfAStep) {
+  TrainConfig config = sample_train_config();
+  config.optimizer_steps_per_batch = 3;
+  Trainer given = make(config);
+  config.loss.normalize_advantages = true;
+  Trainer normalizes = make(config);
+  auto sequences = sample_sequences(7, 5);
+  normalizes.train_step(StepKind::kRl, sequences);
+  normalize_advantages(sequences);
+  given.train_step(StepKind::kRl, sequences);
+  EXPECT_EQ(largest_difference(given.model(), normalizes.model()), 0.0);
+}
+
+TEST(Trainer, MiniBatchesAreDrawnFromTheSeed) {
+  TrainConfig config = sample_train_config();
+  config.optimizer_steps_per_batch = 2;
+  Trainer one = make(config), same = make(config);
+  config.seed += 1;
+  Trainer other = make(config);
+  for (Trainer* each : {&one, &same, &other}) each->train_step(StepKind::kSft, sample_sequences(8, 5));
+  EXPECT_EQ(largest_difference(one.model(), same.model()), 0.0);
+  EXPECT_GT(largest_difference(one.model(), other.model()), 0.0);
+}
+
+TEST(Trainer, ARatioOverTheSamplerIsClippedWhereTheSamplerDiffers) {
+  TrainConfig config = sample_train_config();
+  Trainer over_itself = make(config);
+  config.loss.ratio_base = RatioBase::kSampler;
+  config.loss.tis_cap = 0;
+  Trainer over_sampler = make(config);
+  const auto sequences = sample_sequences(5, 5);  // whose log-probs are nobody's
+  EXPECT_EQ(over_itself.train_step(StepKind::kRl, sequences).policy->clip_fraction, 0);
+  EXPECT_GT(over_sampler.train_step(StepKind::kRl, sequences).policy->clip_fraction, 0.1);
+}
+
+TEST(Trainer, AStepThatFailsAnywhereIsTakenAgainToTheSameBitsOrLeavesABrokenTrainer) {
+  TrainConfig config = sample_train_config();
+  config.optimizer_steps_per_batch = 2;
+  config.max_tokens_per_micro_batch = 64;
+  const kernels::ThreadPool alone(1);
+  const auto first = sample_sequences(4, 1), sequences = sample_sequences(12, 3);
+  Trainer straight = make(config);
+  straight.train_step(StepKind::kRl, first);
+  int64_t blocks = 0;
+  {
+    const Scarce memory;
+    straight.train_step(StepKind::kRl, sequences);
+    blocks = Scarce::kPlenty - Scarce::left;
+  }
+  int taken = 0, broken = 0;
+  constexpr int kParts = 12;
+  for (int part = 0; part < kParts; ++part) {
+    Trainer trainer = make(config);
+    trainer.train_step(StepKind::kRl, first);
+    {
+      const Scarce memory(blocks * part / kParts);
+      EXPECT_THROW(trainer.train_step(StepKind::kRl, sequences), Error) << part;
+    }
+    if (trainer.broken()) {
+      ++broken;
+      EXPECT_THROW(trainer.train_step(StepKind::kRl, sequences), Error) << part;
+      continue;
+    }
+    ++taken;
+    EXPECT_EQ(trainer.train_step(StepKind::kRl, sequences).step, 2);
+    EXPECT_EQ(largest_difference(trainer.model(), straight.model()), 0.0) << part;
+  }
+  EXPECT_GT(taken, 3);
+  EXPECT_GT(broken, 1);
 }
 
 TEST(Trainer, OldReferenceAndPolicyLogProbsComeFromOnePath) {

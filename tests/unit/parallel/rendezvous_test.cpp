@@ -1,0 +1,59 @@
+#include "parallel/rendezvous.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace tritonforge::parallel {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// Three ranks that are a test's own words.
+struct Job {
+  Job() {
+    for (int64_t rank = 0; rank < 3; ++rank) meeting.beat(rank, fmt::format("step {}", 7 + rank));
+  }
+  // What the job ended of, once these have said so often that they are there.
+  std::string failure(const std::vector<int64_t>& alive) {
+    const Deadline deadline = Deadline::after(20);
+    while (!deadline.expired()) {
+      for (const int64_t rank : alive) {
+        if (const auto failed = meeting.beat(rank, "step 7")) return *failed;
+      }
+      std::this_thread::yield();
+    }
+    return "nothing";
+  }
+  Rendezvous rendezvous{{}, 3, /*lost_after_s=*/60, /*beat_s=*/0.05};
+  Meeting meeting{rendezvous.url(), ""};
+};
+
+// Whose connection to it broke hears of a rank's death long before it has been silent for lost_after_s.
+TEST(Rendezvous, WhoIsGoneIsNamedAndNotWhoNoticed) {
+  Job job;
+  job.meeting.report_failure(0, "gradients: Connection closed by peer", /*of_another=*/true);
+  job.meeting.report_failure(2, "gradients: Connection closed by peer", /*of_another=*/true);  // and ends
+  EXPECT_THAT(job.failure({0}), AllOf(StartsWith("rank 1: it is gone"), HasSubstr("rank 0: gradients: Connection"),
+                                      HasSubstr("rank 1 was at step 8")));
+}
+
+TEST(Rendezvous, AConnectionThatBrokeBetweenLivingRanksEndsTheJobAsTheFirstOneSays) {
+  Job job;
+  job.meeting.report_failure(2, "gradients: Connection reset", /*of_another=*/true);
+  job.meeting.report_failure(0, "gradients: Connection closed by peer", /*of_another=*/true);
+  EXPECT_THAT(job.failure({0, 1, 2}), StartsWith("rank 2: gradients: Connection reset"));
+}
+
+TEST(Rendezvous, ARanksOwnFailureCountsAtOnceAndBeforeWhatItBroke) {
+  Job job;
+  job.meeting.report_failure(0, "gradients: Connection closed by peer", /*of_another=*/true);
+  job.meeting.report_failure(1, "no memory", /*of_another=*/false);
+  EXPECT_THAT(job.meeting.beat(0, "step 7").value_or("nothing"), StartsWith("rank 1: no memory"));
+}
+
+}  // namespace
+}  // namespace tritonforge::parallel
