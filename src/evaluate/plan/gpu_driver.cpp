@@ -190,6 +190,7 @@ GpuKernel::GpuKernel(std::span<const std::byte> cubin, KernelShape shape)
 
 void GpuKernel::renew() {
   if (!keeps_memory_) return;
+  gpu_synchronize();
   check(api().module_unload(std::exchange(module_, nullptr)), "cuModuleUnload");
   load();
 }

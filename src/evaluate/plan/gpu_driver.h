@@ -67,7 +67,7 @@ class GpuKernel {
   // Bytes of each parameter; the last ones are the language's own.
   const std::vector<size_t>& parameters() const { return parameters_; }
   KernelResources resources() const;
-  // Its own global memory is as it was at first. Nothing of it may be running.
+  // Its own global memory is as it was at first; where it has any, what was queued is waited for.
   void renew();
   // On libtorch's default stream; `arguments` point to parameters().size() values.
   void launch(const std::array<int64_t, 3>& grid, std::vector<void*>& arguments) const;

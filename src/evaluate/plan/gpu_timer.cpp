@@ -12,11 +12,12 @@ namespace tritonforge::evaluate {
 namespace {
 
 constexpr int64_t kFlushBytes = int64_t{256} << 20;  // five times the L2 of an H100 or H200
-constexpr int kMostFlushes = 256;                    // 20 ms there
+constexpr double kPatience = 1e-3, kMostPatience = 20e-3;
 
 }  // namespace
 
-GpuTimer::GpuTimer(uint64_t seed, Sealer sealer) : seed_(seed), sealer_(std::move(sealer)) {}
+GpuTimer::GpuTimer(uint64_t seed, std::span<const std::byte> cubin, const KernelShape& sealer)
+    : seed_(seed), sealer_(cubin, sealer), gate_(cubin), patience_s_(kPatience) {}
 
 void GpuTimer::add(const Input& input) {
   const auto on_device = [](const std::vector<TensorView>& views) {
@@ -35,14 +36,20 @@ void GpuTimer::add(std::vector<at::Tensor> inputs, const std::vector<at::Tensor>
       {std::move(inputs), SealedOutputs(sealer_, outputs, bounds, Rng::derive(seed_, pool_.size())), forward_seed});
 }
 
-void GpuTimer::flush(int times) {
-  if (!flushed_.defined()) {
+bool GpuTimer::queue(const std::function<void()>& run) {
+  if (!flushed_.defined()) {  // memory is not asked for while the device waits
     const auto options = at::TensorOptions(at::kCUDA).dtype(at::kFloat);
     flushed_ = at::zeros({kFlushBytes / int64_t{sizeof(float)}}, options);
     flushed_sum_ = at::empty({}, options);
   }
   gpu_forget_persisting();
-  for (int k = 0; k < times; ++k) at::sum_out(flushed_sum_, flushed_, at::OptionalIntArrayRef());
+  const GpuGate::Closed closed(gate_, patience_s_);
+  at::sum_out(flushed_sum_, flushed_, at::OptionalIntArrayRef());
+  start_.record();
+  run();
+  const bool in_time = !start_.reached();
+  if (!in_time) patience_s_ = std::min(kMostPatience, 2 * patience_s_);
+  return in_time;
 }
 
 Pass GpuTimer::prepare(Replayer& plan, const Pooled& input, Deadline deadline) {
@@ -59,22 +66,19 @@ GpuTimer::Call GpuTimer::call(Replayer& plan, size_t input, bool checked, double
   Call result;
   for (;; ++result.late) {
     const Deadline deadline = Deadline::after(limit_s);
+    const bool last = patience_s_ >= kMostPatience;
     Pass pass = prepare(plan, pooled, deadline);
-    gpu_synchronize();
-    flush(flushes_);
-    start_.record();
-    pass.run([](int) { return true; });
-    end_.record();
-    const bool late = start_.reached();
+    const bool in_time = queue([&] {
+      pass.run([](int) { return true; });
+      end_.record();
+    });
     end_.wait(deadline);
     std::optional<SealedOutputs::Comparison> compared;
     if (checked) compared = pooled.outputs.compare(sealer_, pass.outputs());
     for (const at::Tensor& tensor : pass.placed()) wipe(tensor);
-    plan.launcher().end();
     result.right = !compared || compared->right();
     result.ms = end_.ms_since(start_);
-    if (!late || flushes_ >= kMostFlushes) return result;
-    flushes_ = std::min(kMostFlushes, 2 * flushes_);
+    if (in_time || last) return result;
   }
 }
 
@@ -87,19 +91,15 @@ std::vector<double> GpuTimer::steps(Replayer& plan, size_t input, size_t passes,
   std::vector<std::vector<double>> times(count);
   for (size_t round = 0; round < passes;) {
     const Deadline deadline = Deadline::after(limit_s);
+    const bool last = patience_s_ >= kMostPatience;
     Pass pass = prepare(plan, pool_[input], deadline);
-    gpu_synchronize();
-    flush(flushes_);
-    marks[0]->record();
-    pass.run([](int) { return true; }, [&](size_t step) { marks[step + 1]->record(); });
-    const bool late = marks[0]->reached();
+    const bool in_time = queue([&] {
+      marks[0]->record();
+      pass.run([](int) { return true; }, [&](size_t step) { marks[step + 1]->record(); });
+    });
     marks[count]->wait(deadline);
     for (const at::Tensor& tensor : pass.placed()) wipe(tensor);
-    plan.launcher().end();
-    if (late && flushes_ < kMostFlushes) {
-      flushes_ = std::min(kMostFlushes, 2 * flushes_);
-      continue;
-    }
+    if (!in_time && !last) continue;
     for (size_t k = 0; k < count; ++k) times[k].push_back(marks[k + 1]->ms_since(*marks[k]));
     ++round;
   }

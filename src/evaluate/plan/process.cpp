@@ -283,8 +283,8 @@ class Process {
     const Json& sealer = timed_.header.at("sealer");
     const auto bytes = sealer.at("bytes").get<size_t>();
     if (bytes > payload.size()) fail(ErrorKind::kUsage, "timing: a payload of {} bytes", payload.size());
-    timer_ = std::make_unique<GpuTimer>(timed_.header.at("seed").get<uint64_t>(),
-                                        Sealer(payload.first(bytes), shape_of(sealer)));
+    timer_ = std::make_unique<GpuTimer>(timed_.header.at("seed").get<uint64_t>(), payload.first(bytes),
+                                        shape_of(sealer));
     return payload.subspan(bytes);
   }
 

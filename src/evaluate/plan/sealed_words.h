@@ -1,6 +1,7 @@
 // An expected output's bytes under a mask, in blocks of 16: to put the mask on, and to compare what was computed with
 // what is below it, which is opened a block at a time and never lies in memory. Compiled twice: by NVRTC, for a GPU
-// (the text is handed to it as it stands, so it includes nothing), and by this compiler, as its twin on the CPU.
+// (the text is handed to it as it stands, so it includes nothing), and by this compiler, as its twin on the CPU. The
+// GPU's has the timer's gate, too.
 #pragma once
 #ifdef __CUDACC__
 #define TF_BOTH __device__ inline
@@ -149,5 +150,16 @@ extern "C" __global__ void sealed_words(tritonforge::evaluate::sealed::Words* wo
   if (threadIdx.x % 32 == 0) add_up(block, mine);
   __syncthreads();
   if (threadIdx.x == 0) add_up(*found, block);
+}
+
+// Ends once `word`, which the host writes, is `ticket`, or after `most_ns` (gpu_gate.h).
+extern "C" __global__ void gate(const volatile int* word, int ticket, unsigned long long most_ns) {
+  const auto now = [] {
+    unsigned long long ns;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+    return ns;
+  };
+  const unsigned long long begun = now();
+  while (*word != ticket && now() - begun < most_ns) continue;
 }
 #endif
