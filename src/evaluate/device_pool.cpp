@@ -54,8 +54,9 @@ DevicePool::Entry& DevicePool::take(const Client& client) {
   for (;;) {
     check_waited_for(client.left);
     if (Entry* unsure = due()) {  // first of all, so that it is not left unsure while others are well
+      const uint64_t before = unsure->probes_begun;
       lock.unlock();
-      examine(*unsure);
+      examine(*unsure, before);
       lock.lock();
       continue;
     }
@@ -75,12 +76,13 @@ DevicePool::Entry& DevicePool::take(const Client& client) {
   }
 }
 
-// Whether it is well. Its state follows.
-bool DevicePool::examine(Entry& entry) {
+bool DevicePool::examine(Entry& entry, uint64_t before) {
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !entry.probing; });
+    if (entry.probes_begun > before && entry.told) return entry.failed_in_a_row == 0;
     entry.probing = true;
+    ++entry.probes_begun;
     if (entry.state == DeviceState::kHealthy) entry.state = DeviceState::kSuspect;
   }
   std::string wrong;
@@ -93,6 +95,7 @@ bool DevicePool::examine(Entry& entry) {
   {
     const std::lock_guard lock(mutex_);
     entry.probing = false;
+    entry.told = !unknown;
     ++entry.probes;
     if (wrong.empty() && !unknown) {
       if (entry.state == DeviceState::kQuarantined) log::info("device {} is back", entry.device->uuid());
@@ -123,13 +126,15 @@ void DevicePool::run(const std::function<Result(Device&)>& job, const Client& cl
     const Turn turn(*this, entry);
     std::string lost;          // why there is no result
     std::exception_ptr error;  // what stands where the device is well
+    uint64_t before = 0;       // probes begun until its end
     try {
       const Result result = job(*entry.device);
       {
         const std::lock_guard lock(mutex_);
         ++entry.jobs;
+        before = entry.probes_begun;
       }
-      if (result == Result::kSure || examine(entry)) return;
+      if (result == Result::kSure || examine(entry, before)) return;
       continue;
     } catch (const DeviceFault& fault) {
       lost = fault.text;
@@ -138,16 +143,19 @@ void DevicePool::run(const std::function<Result(Device&)>& job, const Client& cl
       error = std::current_exception();
     }
     double rate = 0;  // of the others' jobs that it lost; what is not known yet is taken for one of ten
-    if (!error) {
+    {
       const std::lock_guard lock(mutex_);
-      const double others = static_cast<double>(entry.jobs) - own[&entry];
-      rate = (static_cast<double>(entry.faults) - own[&entry] + 1) / (others + 10);
-      ++own[&entry];
-      ++entry.jobs;
-      ++entry.faults;
-      entry.last_fault = lost;
+      before = entry.probes_begun;
+      if (!error) {
+        const double others = static_cast<double>(entry.jobs) - own[&entry];
+        rate = (static_cast<double>(entry.faults) - own[&entry] + 1) / (others + 10);
+        ++own[&entry];
+        ++entry.jobs;
+        ++entry.faults;
+        entry.last_fault = lost;
+      }
     }
-    const bool is_well = examine(entry);
+    const bool is_well = examine(entry, before);
     if (error && is_well) std::rethrow_exception(error);
     if (is_well) chance *= rate;
     if (chance < kBeyondDoubt) {

@@ -57,6 +57,8 @@ class DevicePool {
     bool probing = false;
     int busy = 0, failed_in_a_row = 0;
     uint64_t jobs = 0, faults = 0, probes = 0, failed_probes = 0;
+    uint64_t probes_begun = 0;
+    bool told = false;  // the last probe gave an answer
     std::string last_fault;
     double pause_s = 0;
     Deadline retry = Deadline::after(0);  // of a quarantine: not probed before
@@ -66,7 +68,9 @@ class DevicePool {
   Entry& take(const Client& client);
   Entry* well();  // with the mutex held
   Entry* due();   // a probe of it is
-  bool examine(Entry& entry);
+  // Whether it is well, by a probe that begins after its first `before` ones: whoever's, so that many jobs that end at
+  // once wait for one. Its state follows.
+  bool examine(Entry& entry, uint64_t before);
 
   const Probe probe_;
   const DevicePoolOptions options_;

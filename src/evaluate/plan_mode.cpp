@@ -59,6 +59,14 @@ PlanMode::PlanMode(Means& means)
     beside_gpus_.emplace(means.zygote, limits_of_replayers(means.options));
 }
 
+bool may_be_the_gpus(const Verdict& verdict) {
+  if (verdict.fault == Fault::kProblemError) return true;
+  const bool died = verdict.fault == Fault::kCrashed || verdict.fault == Fault::kTimeout ||
+                    verdict.fault == Fault::kRuntimeError;
+  const bool recorded_alone = verdict.mode == EvaluationMode::kPlan && verdict.compile_targets.empty();
+  return died && !recorded_alone;
+}
+
 void PlanMode::on_devices(const Client& client, Verdict& verdict, const std::function<void(Device&, Verdict&)>& part) {
   std::optional<ProblemFault> problem;
   devices_.run(
@@ -70,12 +78,10 @@ void PlanMode::on_devices(const Client& client, Verdict& verdict, const std::fun
         } catch (const ProblemFault& fault) {
           problem = fault;
         }
-        const Fault fault = attempt.fault;
         verdict = std::move(attempt);
-        // What a GPU that is dying would look like. Of a CPU a lost process alone is.
-        const bool doubtful = problem || fault == Fault::kCrashed || fault == Fault::kTimeout ||
-                              fault == Fault::kRuntimeError || fault == Fault::kProblemError;
-        return device.gpu() && doubtful ? DevicePool::Result::kDoubtful : DevicePool::Result::kSure;
+        // Of a CPU a lost process alone is in doubt.
+        const bool doubtful = device.gpu() && (problem || may_be_the_gpus(verdict));
+        return doubtful ? DevicePool::Result::kDoubtful : DevicePool::Result::kSure;
       },
       client);
   if (problem) throw *problem;

@@ -8,13 +8,16 @@
 
 namespace tritonforge::evaluate {
 
+// Whether a GPU that is dying would look like this. What ends while it is recorded, before a kernel of it is compiled,
+// has touched none.
+bool may_be_the_gpus(const Verdict& verdict);
+
 class PlanMode {
  public:
   // Throws kMachine: some of the GPUs that the options name are not there.
   explicit PlanMode(Means& means);
   // Judges a candidate that is a plan, on a GPU with the look for races behind it, and counts the kernels of what has
-  // passed all of it; else why it is none. Throws
-  // ProblemFault, kUnavailable, kTimeout.
+  // passed all of it; else why it is none. Throws ProblemFault, kUnavailable, kTimeout.
   std::optional<NotAPlan> judge(const EvaluationRequest& request, const Client& client, Verdict& verdict);
   // Runs `part` on one device after the other until what it left in the verdict stands. Throws DeviceFault, and what
   // `part` throws.

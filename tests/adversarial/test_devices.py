@@ -38,7 +38,8 @@ def test_no_job_and_no_server_is_lost(server):
     # At 0.3 a job, 500 have 214 losses with a deviation of 17.
     assert faults["total_faults"] == sum(d["fault_count"] for d in devices) >= 0.25 * EVALUATIONS
     assert sum(d["jobs"] for d in devices) == EVALUATIONS + faults["total_faults"]
-    assert sum(d["probes"] for d in devices) >= faults["total_faults"]
+    # Jobs that are lost at once share a probe; a device has three at most.
+    assert sum(d["probes"] for d in devices) >= faults["total_faults"] / 3
     assert faults["per_device_faults"] == {d["uuid"]: d["fault_count"] for d in devices}
 
 

@@ -95,6 +95,14 @@ def honest(server):
     return server.judge(HONEST, PROBLEM)
 
 
+def test_what_ends_while_it_is_recorded_does_not_have_the_gpu_probed(server, honest):
+    assert honest["correct"], honest
+    before = server.get("/gpu_status")["devices"][0]["probes"]
+    verdict = server.judge(HONEST.replace("torch.empty_like", "torch.empty_unlike"), PROBLEM)
+    assert verdict["error_kind"] == "runtime_error" and verdict["stage"] == "imported", verdict
+    assert server.get("/gpu_status")["devices"][0]["probes"] == before
+
+
 def test_an_honest_kernel_is_timed(honest):
     assert honest["correct"] and honest["stage"] == "timed" and not honest["cheated"], honest
     # torch.compile makes one kernel of the same work.

@@ -4,6 +4,10 @@
 
 #include <atomic>
 #include <future>
+#include <latch>
+#include <thread>
+
+#include "evaluate/plan_mode.h"
 
 namespace tritonforge::evaluate {
 namespace {
@@ -105,6 +109,56 @@ TEST(DevicePool, AResultThatADyingDeviceMightGiveStandsOnlyWhereItsProbeIsRight)
       },
       {});
   EXPECT_EQ(ran, (std::vector<std::string>{"a", "b"}));
+}
+
+// Jobs that end while a probe is under way wait for the next one, and for no further one of their own.
+TEST(DevicePool, JobsInDoubtShareTheProbeThatBeginsAfterTheirEnd) {
+  constexpr int kJobs = 8;
+  std::promise<void> probed;
+  std::atomic<int> probes = 0;
+  std::unique_ptr<DevicePool> pool;
+  const auto probe = [&](Device&) {
+    if (++probes > 1) return "";
+    probed.set_value();
+    while (pool->status()[0]["jobs"] != kJobs) std::this_thread::yield();
+    return "";
+  };
+  pool = std::make_unique<DevicePool>(devices({"a"}), probe);
+  const std::shared_future<void> first_is_probed = probed.get_future().share();
+  std::latch begun(kJobs);
+  std::vector<std::future<void>> jobs;
+  for (int job = 0; job < kJobs; ++job) {
+    jobs.push_back(std::async(std::launch::async, [&, job] {
+      pool->run(
+          [&](Device&) {
+            begun.arrive_and_wait();  // all before any probe: nobody takes a device that is suspect
+            if (job > 0) first_is_probed.wait();
+            return Result::kDoubtful;
+          },
+          {});
+    }));
+  }
+  for (auto& job : jobs) job.get();
+  EXPECT_EQ(probes, 2);
+}
+
+TEST(DevicePool, WhatEndsWhileItIsRecordedIsNoDoingOfAGpus) {
+  Verdict verdict;
+  verdict.mode = EvaluationMode::kPlan;
+  verdict.fault = Fault::kRuntimeError;
+  EXPECT_FALSE(may_be_the_gpus(verdict));
+  verdict.compile_targets["sm_90"] = "ok";
+  EXPECT_TRUE(may_be_the_gpus(verdict));
+  verdict.fault = Fault::kMismatch;
+  EXPECT_FALSE(may_be_the_gpus(verdict));
+  verdict.compile_targets.clear();
+  verdict.fault = Fault::kTimeout;
+  EXPECT_FALSE(may_be_the_gpus(verdict));
+  verdict.mode = EvaluationMode::kLive;  // the candidate's own process has it
+  EXPECT_TRUE(may_be_the_gpus(verdict));
+  verdict.mode = EvaluationMode::kPlan;
+  verdict.fault = Fault::kProblemError;
+  EXPECT_TRUE(may_be_the_gpus(verdict));
 }
 
 TEST(DevicePool, AResetDeviceIsProbedAndTakesJobsAgain) {
