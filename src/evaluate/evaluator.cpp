@@ -7,6 +7,7 @@
 #include "evaluate/in_its_process.h"
 #include "evaluate/means.h"
 #include "evaluate/plan_mode.h"
+#include "evaluate/preparing.h"
 #include "evaluate/self_test.h"
 #include "evaluate/workers.h"
 
@@ -31,6 +32,9 @@ void leave_unproven(Verdict& verdict) {
                   "made them: " +
                       verdict.notes["mode_reason"]);
 }
+
+// Problems that wait for their reference: a lease of groups and more.
+constexpr size_t kMostPrepared = 256;
 
 // How often at most an evaluation loses something of one kind that may have been taken from outside.
 constexpr int kAttempts = 3;
@@ -61,10 +65,14 @@ struct Evaluator::Impl {
         test(tested(means)),
         plans(means),
         verdicts(means.options.verdict_cache),
-        workers(means.options.workers, means.options.max_queue) {}
+        workers(means.options.workers, means.options.max_queue),
+        // As many as may be under way at once: half of those who judge are left for candidates.
+        preparing(std::max(1, means.options.workers / 2), kMostPrepared,
+                  [this](const EvaluationRequest& request, const Client& client) { prepare(request, client); }) {}
 
   void evaluate(const EvaluationRequest& request, Verdict& verdict, const Client& client);
   Verdict attempt(const EvaluationRequest& request, const Verdict& begun, const Client& client);
+  void prepare(const EvaluationRequest& request, const Client& client);
   Verdict judge(const EvaluationRequest& request, EvaluationMode mode, const Client& client);
   Verdict known_or_judged(const EvaluationRequest& request, EvaluationMode mode, const Client& client);
 
@@ -77,6 +85,7 @@ struct Evaluator::Impl {
   std::mutex mutex;
   uint64_t evaluated = 0, abandoned = 0;   // verdicts; evaluations whose client left
   std::map<std::string, uint64_t> faults;  // error kind -> count
+  Preparing preparing;                     // last: it uses all of this
 };
 
 void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, const Client& client) {
@@ -145,6 +154,16 @@ Verdict Evaluator::Impl::judge(const EvaluationRequest& request, EvaluationMode 
   ++evaluated;
   if (verdict.fault != Fault::kNone) ++faults[std::string(name_of(verdict.fault))];
   return verdict;
+}
+
+void Evaluator::Impl::prepare(const EvaluationRequest& request, const Client& client) {
+  const Workers::Place place(workers, client);
+  plans.prepare(request, client);
+}
+
+bool Evaluator::prepare(EvaluationRequest request) {
+  if (impl_->means.modes.of(request) != EvaluationMode::kPlan) return false;
+  return impl_->preparing.ask(std::move(request));
 }
 
 // Or by an equal one's verdict.

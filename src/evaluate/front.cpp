@@ -83,6 +83,7 @@ FrontServer::FrontServer(const PeerOptions& peers, net::ServerOptions http)
     bool all;
   };
   for (const Passed& one : {Passed{"POST", "/v2/evaluations", impl.perf, false},
+                            {"POST", "/v2/problems", impl.perf, false},
                             {"POST", "/eval", impl.perf, false},
                             {"GET", "/backend_info", impl.perf, false},
                             {"GET", "/gpu_status", impl.perf, true},

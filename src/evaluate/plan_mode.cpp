@@ -87,6 +87,19 @@ void PlanMode::on_devices(const Client& client, Verdict& verdict, const std::fun
   if (problem) throw *problem;
 }
 
+void PlanMode::prepare(const EvaluationRequest& request, const Client& client) {
+  const EvaluatorOptions options = options_for(EvaluationMode::kPlan, means_.options);
+  Verdict nobodys;
+  try {
+    on_devices(client, nobodys, [&](Device& device, Verdict& verdict) {
+      means_.problems.pose(options, request, EvaluationMode::kPlan, &device, means_.problems.draws(request, device),
+                           client, verdict);
+    });
+  } catch (const ProblemFault& fault) {
+    log::debug("problem {}: {}", request.problem_id, fault.text);
+  }
+}
+
 std::optional<NotAPlan> PlanMode::judge(const EvaluationRequest& request, const Client& client, Verdict& verdict) {
   std::optional<NotAPlan> why;
   std::optional<Counting> counting;

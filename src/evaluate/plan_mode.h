@@ -19,6 +19,9 @@ class PlanMode {
   // Judges a candidate that is a plan, on a GPU with the look for races behind it, and counts the kernels of what has
   // passed all of it; else why it is none. Throws ProblemFault, kUnavailable, kTimeout.
   std::optional<NotAPlan> judge(const EvaluationRequest& request, const Client& client, Verdict& verdict);
+  // Makes the problem's reference on one device, unless it is there. What is wrong with the problem its evaluations
+  // say.
+  void prepare(const EvaluationRequest& request, const Client& client);
   // Runs `part` on one device after the other until what it left in the verdict stands. Throws DeviceFault, and what
   // `part` throws.
   void on_devices(const Client& client, Verdict& verdict, const std::function<void(Device&, Verdict&)>& part);

@@ -28,6 +28,24 @@ EvaluationRequest legacy_request(const Json& body) {
   return request;
 }
 
+EvaluationRequest request_from_json(const Json& body, std::string_view where) {
+  EvaluationRequest request;
+  EvaluationOptions& options = request;
+  auto known = options_of(options).names();
+  known.insert(known.end(), {"problem", "candidate", "seed"});
+  check_keys(body, known, where);
+  const auto problem = require<Json>(body, "problem", where);
+  if (!problem.is_object()) fail(ErrorKind::kUsage, "{}: field 'problem' is not an object", where);
+  request.problem_id = optional_field<std::string>(problem, "id", "", where);
+  request.problem_source = require<std::string>(problem, "source", where);
+  request.candidate = require<std::string>(body, "candidate", where);
+  request.seed = optional_field<uint64_t>(body, "seed", request.seed, where);
+  Json judged = body;  // what is left of it are options
+  for (const char* field : {"problem", "candidate", "seed"}) judged.erase(field);
+  read_options_json(judged, std::string(where), options);
+  return request;
+}
+
 // Two sources in JSON: as much as a client may make this server hold.
 constexpr size_t kMaxRequest = 64 << 20;
 
@@ -47,23 +65,15 @@ size_t device_id(const std::string& text) {
 }  // namespace
 
 EvaluationRequest evaluation_request_from_json(const Json& body, bool legacy) {
-  if (legacy) return legacy_request(body);
-  constexpr std::string_view where = "POST /v2/evaluations";
-  EvaluationRequest request;
-  EvaluationOptions& options = request;
-  auto known = options_of(options).names();
-  known.insert(known.end(), {"problem", "candidate", "seed"});
-  check_keys(body, known, where);
-  const auto problem = require<Json>(body, "problem", where);
-  if (!problem.is_object()) fail(ErrorKind::kUsage, "{}: field 'problem' is not an object", where);
-  request.problem_id = optional_field<std::string>(problem, "id", "", where);
-  request.problem_source = require<std::string>(problem, "source", where);
-  request.candidate = require<std::string>(body, "candidate", where);
-  request.seed = optional_field<uint64_t>(body, "seed", request.seed, where);
-  Json judged = body;  // what is left of it are options
-  for (const char* field : {"problem", "candidate", "seed"}) judged.erase(field);
-  read_options_json(judged, std::string(where), options);
-  return request;
+  return legacy ? legacy_request(body) : request_from_json(body, "POST /v2/evaluations");
+}
+
+EvaluationRequest problem_request_from_json(Json body) {
+  constexpr std::string_view where = "POST /v2/problems";
+  if (body.is_object() && body.contains("candidate"))
+    fail(ErrorKind::kUsage, "{}: a problem has no 'candidate'", where);
+  if (body.is_object()) body["candidate"] = "";
+  return request_from_json(body, where);
 }
 
 struct EvaluatorServer::Impl {
@@ -100,6 +110,11 @@ struct EvaluatorServer::Impl {
     for (const auto& [part, seconds] : verdict.seconds)
       metrics.add(fmt::format("evaluation_part_seconds_total{{part=\"{}\"}}", part), seconds);
     return net::Response::json(legacy ? to_kernel_exec_result(verdict) : to_json(verdict));
+  }
+
+  net::Response prepare(const net::Request& http) {
+    const bool accepted = evaluator.prepare(problem_request_from_json(http.json()));
+    return net::Response::json({{"accepted", accepted}}, 202);
   }
 
   // What went wrong is also where the original's server, FastAPI, has it.
@@ -170,6 +185,7 @@ EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions option
   auto& server = impl.server;
   server.route("POST", "/v2/evaluations",
                [&impl](const net::Request& request) { return impl.evaluate(request, false); });
+  server.route("POST", "/v2/problems", [&impl](const net::Request& request) { return impl.prepare(request); });
   server.route("POST", "/eval", [&impl](const net::Request& request) { return impl.legacy_evaluate(request); });
   // Answered on the I/O thread: it must come while every worker waits for a verdict.
   server.route_async("GET", "/health",
@@ -177,11 +193,11 @@ EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions option
   server.route_async("GET", "/metrics",
                      [&impl](const net::Request&, net::ResponderPtr reply) { reply->send(impl.metrics_text()); });
   server.route_async("GET", "/", [&impl](const net::Request&, net::ResponderPtr reply) {
-    reply->send(net::Response::json(
-        {{"service", "tritonforge evaluator"},
-         {"mode", name_of(impl.evaluator.options().mode)},
-         {"endpoints",
-          {"/eval", "/v2/evaluations", "/health", "/metrics", "/gpu_status", "/backend_info", "/fault_statistics"}}}));
+    reply->send(net::Response::json({{"service", "tritonforge evaluator"},
+                                     {"mode", name_of(impl.evaluator.options().mode)},
+                                     {"endpoints",
+                                      {"/eval", "/v2/evaluations", "/v2/problems", "/health", "/metrics", "/gpu_status",
+                                       "/backend_info", "/fault_statistics"}}}));
   });
   for (const char* path : {"/gpu_status", "/status"}) {  // the second: of the original's simple server
     server.route_async("GET", path, [&impl](const net::Request&, net::ResponderPtr reply) {

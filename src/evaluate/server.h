@@ -1,5 +1,6 @@
 #pragma once
-// The evaluator's HTTP face (docs/protocols.md): /v2/evaluations, the legacy /eval, and the GETs.
+// The evaluator's HTTP face (docs/protocols.md): /v2/evaluations, /v2/problems, the legacy /eval, and the
+// GETs.
 #include <memory>
 
 #include "evaluate/evaluator.h"
@@ -10,6 +11,9 @@ namespace tritonforge::evaluate {
 
 // Reads the body of POST /v2/evaluations or, with `legacy`, of POST /eval. Throws kUsage naming the field.
 EvaluationRequest evaluation_request_from_json(const Json& body, bool legacy);
+
+// The same of POST /v2/problems, which takes all but the candidate.
+EvaluationRequest problem_request_from_json(Json body);
 
 class EvaluatorServer {
  public:

@@ -167,6 +167,7 @@ std::optional<Trajectory> Generator::run(const GroupSpec& group, int64_t sample,
 
   auto kept = keeper_ != nullptr && options.keep_turns ? keeper_->kept_turns(group.id, sample)
                                                        : std::vector<KeptTurn>();
+  if (sample == 0 && kept.empty()) peers_.prepare(group, trajectory.id);
   const auto dialogue = open_dialogue(group, peers_, codec_);
   for (int64_t index = 0; index < options.max_turns; ++index) {
     if (stop.stop_requested()) return std::nullopt;

@@ -260,15 +260,34 @@ Json evaluation_request(const std::string& problem_id, const std::string& proble
   return body;
 }
 
+namespace {
+
+constexpr double kPrepareSeconds = 2;  // it is answered at once
+
+// One seed for a group: its samples are judged on the same inputs, and equal candidates share a cached verdict.
+Json request_of(const GroupSpec& group, const std::string& code) {
+  return evaluation_request(group.problem_id, group.problem_source, code, Rng::derive(group.seed, "evaluate") >> 33,
+                            group.options.evaluate);
+}
+
+}  // namespace
+
+void Peers::prepare(const GroupSpec& group, const std::string& request_id) const {
+  Json body = request_of(group, "");
+  body.erase("candidate");
+  net::ClientOptions options{.timeout_s = kPrepareSeconds, .api_key = options_.api_key};
+  options.headers["x-request-id"] = request_id;
+  const std::string url = evaluator_of(group) + "/v2/problems";
+  const auto response = client_.request("POST", url, body.dump(), "application/json", &options);
+  if (!response.ok()) log::debug("{}: {}", url, response.error().what());
+  else if (response->status / 100 != 2) log::debug("{} answered {}", url, response->status);
+}
+
 Result<Verdict> Peers::evaluate(const GroupSpec& group, const std::string& request_id, const std::string& code,
                                 std::stop_token stop) const {
-  const std::string& evaluator = group.options.evaluator.empty() ? options_.evaluator : group.options.evaluator;
-  const EvaluationOptions& options = group.options.evaluate;
-  // One seed for a group: its samples are judged on the same inputs, and equal candidates share a cached verdict.
-  const uint64_t seed = Rng::derive(group.seed, "evaluate") >> 33;
-  auto reply = call("evaluate " + group.id, request_id, evaluator + "/v2/evaluations",
-                    evaluation_request(group.problem_id, group.problem_source, code, seed, options),
-                    options.timeout_s + options_.evaluate_margin_s, options_.api_key, stop);
+  auto reply = call("evaluate " + group.id, request_id, evaluator_of(group) + "/v2/evaluations",
+                    request_of(group, code), group.options.evaluate.timeout_s + options_.evaluate_margin_s,
+                    options_.api_key, stop);
   if (!reply.ok()) return reply.error();
   try {
     return verdict_from_json(*reply);

@@ -58,12 +58,18 @@ class Peers {
                      const std::vector<tokenizer::Message>& messages, uint64_t seed, std::stop_token stop) const;
   Result<Verdict> evaluate(const GroupSpec& group, const std::string& request_id, const std::string& code,
                            std::stop_token stop) const;
+  // Lets the evaluator make the problem's reference while the group's first answers are generated. Asked once: what it
+  // does not do now it does with the first candidate.
+  void prepare(const GroupSpec& group, const std::string& request_id) const;
   const PeerOptions& options() const { return options_; }
 
  private:
   // `request_id` goes along as x-request-id, and its trace as traceparent (contract/trace_ids.h).
   Result<Json> call(const std::string& what, const std::string& request_id, const std::string& url, const Json& body,
                     double timeout_s, const std::string& api_key, std::stop_token stop) const;
+  const std::string& evaluator_of(const GroupSpec& group) const {
+    return group.options.evaluator.empty() ? options_.evaluator : group.options.evaluator;
+  }
   PeerOptions options_;
   mutable net::HttpClient client_;
 };

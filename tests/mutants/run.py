@@ -23,10 +23,12 @@ import fnmatch
 import os
 import queue
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,6 +38,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 TREES = ROOT / "build-mutants"
+MOST_OUTPUT, TOLD = 1 << 30, 1 << 20  # bytes; a program that is linked is smaller than the first, too
 TEST_SECONDS = 300  # a mutant that hangs its test is found out, too
 
 
@@ -167,30 +170,33 @@ class Workshop:
                     path.unlink()
 
     def run(self, command: list[str], seconds: float = 3600) -> tuple[int | None, str]:
-        """Exit status (None where the time was up) and output. The whole process group ends with the command."""
+        """Exit status (None where the time was up) and the end of the output, of which a mutant that goes on for ever
+        writes no more than MOST_OUTPUT. The whole process group ends with the command."""
         environment = dict(
             os.environ,
             TRITONFORGE_BINARY=str(self.folder / "tritonforge"),
             TRITONFORGE_ROOT=str(self.tree),
             PYTHONDONTWRITEBYTECODE="1",
         )
-        process = subprocess.Popen(
-            command,
-            cwd=self.tree,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-        try:
-            output, _ = process.communicate(timeout=seconds)
-            return process.returncode, output
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            return None, process.communicate()[0]
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                command,
+                cwd=self.tree,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (MOST_OUTPUT, MOST_OUTPUT))
+            try:
+                status = process.wait(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                status = None
+            output.seek(-min(TOLD, output.seek(0, os.SEEK_END)), os.SEEK_END)
+            return status, output.read().decode(errors="replace")
 
     def build(self, target: str) -> tuple[bool, str]:
         jobs = os.environ.get("JOBS", str(os.cpu_count()))

@@ -37,6 +37,37 @@ TEST(EvaluatorTest, WaitingForAWorkerCostsTheCandidateNothing) {
   EXPECT_TRUE(second.trials[0].passed);
 }
 
+TEST(EvaluatorTest, AProblemThatWasPreparedIsThereForItsFirstCandidate) {
+  Evaluator evaluator({.workers = 1, .candidate_timeout_s = 60});
+  const auto hits = [&] { return evaluator.health().at("reference_cache_hits").get<int>(); };
+  EvaluationRequest problem = request_of("", 60);
+  problem.candidate.clear();
+  ASSERT_TRUE(evaluator.prepare(problem));
+  const Deadline done = Deadline::after(60);
+  for (Json now; now.empty() || now.at("busy_seconds") == 0 || now.at("busy") != 0; now = evaluator.health())
+    ASSERT_FALSE(done.expired());
+  EXPECT_EQ(hits(), 0);
+  EXPECT_EQ(evaluator.health().at("evaluated"), 0);
+  EXPECT_EQ(evaluator.evaluate(request_of("        return x + 1\n", 60)).trials.size(), 1u);
+  EXPECT_EQ(hits(), 1);
+  EvaluationRequest other = request_of("        return x + 2\n", 60);
+  other.seed = 77;  // other inputs
+  evaluator.evaluate(other);
+  EXPECT_EQ(hits(), 1);
+}
+
+// Its evaluations say what is wrong with it.
+TEST(EvaluatorTest, AProblemThatIsNoneDoesNoHarmWhileItIsPrepared) {
+  Evaluator evaluator({.workers = 1, .candidate_timeout_s = 60});
+  EvaluationRequest broken = request_of("        return x + 1\n", 60);
+  broken.problem_source = "class Model";
+  EXPECT_TRUE(evaluator.prepare(broken));
+  EXPECT_EQ(evaluator.evaluate(broken).fault, Fault::kProblemError);
+  EvaluationRequest interpreted = broken;
+  interpreted.mode = EvaluationMode::kInterpret;
+  EXPECT_FALSE(evaluator.prepare(interpreted));
+}
+
 TEST(EvaluatorTest, AClientThatCannotWaitIsToldThatNoWorkerWasFree) {
   Evaluator evaluator({.workers = 1, .candidate_timeout_s = 60});
   auto first = std::async(std::launch::async, [&] {

@@ -54,6 +54,18 @@ TEST(EvaluationRequest, WhatIsWrongIsNamed) {
   EXPECT_THAT(said_of(Json::array(), /*legacy=*/true), HasSubstr("not a JSON object"));
 }
 
+TEST(EvaluationRequest, AProblemsIsTheSameWithoutACandidate) {
+  const Json body = {{"problem", {{"id", "p"}, {"source", "class Model"}}}, {"seed", 7}, {"num_correct_trials", 3}};
+  const EvaluationRequest request = problem_request_from_json(body);
+  EXPECT_EQ(request.problem_id, "p");
+  EXPECT_EQ(request.seed, 7);
+  EXPECT_EQ(request.num_correct_trials, 3);
+  Json with_candidate = body;
+  with_candidate["candidate"] = "class ModelNew";
+  EXPECT_THROW(problem_request_from_json(with_candidate), Error);
+  EXPECT_THROW(problem_request_from_json(Json::array()), Error);
+}
+
 TEST(EvaluationRequest, TheLegacyFormTakesItsClientsExtraFieldsAndNames) {
   const auto request = evaluation_request_from_json({{"original_model_src", "s"},
                                                      {"custom_model_src", "c"},

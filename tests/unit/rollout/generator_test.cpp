@@ -61,6 +61,23 @@ TEST_F(GeneratorTest, BothRequestsOfATurnCarryItsIdAndItsTrace) {
   }
 }
 
+// As its candidates are judged, once for all samples and turns of a group.
+TEST_F(GeneratorTest, TheProblemIsPreparedWhileTheFirstAnswerIsGenerated) {
+  int64_t generations_before = -1;
+  mock.engine = [&, answer = mock.engine](const Json& body) {
+    const std::lock_guard lock(mock.mutex);
+    if (generations_before < 0) generations_before = std::ssize(mock.prepared);
+    return answer(body);
+  };
+  for (const int64_t sample : {0, 1}) run(group_spec("g"), sample);
+  EXPECT_EQ(generations_before, 1);
+  ASSERT_EQ(mock.prepared.size(), 1u);
+  ASSERT_EQ(mock.judged.size(), 6u);
+  Json judged = mock.judged[0];
+  judged.erase("candidate");
+  EXPECT_EQ(mock.prepared[0], judged);
+}
+
 TEST_F(GeneratorTest, SeedsFollowFromGroupSampleAndTurn) {
   const auto a = run(group_spec("g"), 0), b = run(group_spec("g"), 0), c = run(group_spec("g"), 1);
   EXPECT_EQ(a.turns[0].text, b.turns[0].text);

@@ -104,10 +104,16 @@ class MockPeers {
       {
         std::lock_guard lock(mutex);
         evaluator_headers = r.headers;
+        judged.push_back(r.json());
       }
       if (const int status = evaluator_status.load(); status != 200)
         return net::Response::json({{"error", {{"message", "down"}, {"type", "unavailable"}}}}, status);
       return net::Response::json(to_json(judge(r.json()["candidate"].get<std::string>())));
+    });
+    server_.route("POST", "/v2/problems", [this](const net::Request& r) {
+      std::lock_guard lock(mutex);
+      prepared.push_back(r.json());
+      return net::Response::json({{"accepted", true}}, 202);
     });
     server_.start();
   }
@@ -155,8 +161,8 @@ class MockPeers {
   Judge judge;
   std::atomic<int> generations{0}, evaluations{0}, evaluator_status{200};
   std::mutex mutex;
-  std::vector<Json> requests;
-  std::string authorization;  // of the last chat
+  std::vector<Json> requests, judged, prepared;  // of the engine; evaluations, and the problems asked for before
+  std::string authorization;                     // of the last chat
 
  private:
   net::HttpServer server_;
