@@ -135,7 +135,8 @@ Verdict Evaluator::Impl::attempt(const EvaluationRequest& request, const Verdict
 
 Evaluator::Evaluator(EvaluatorOptions options, LoweringPool::Elsewhere elsewhere)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(elsewhere))) {}
-Evaluator::~Evaluator() = default;
+Evaluator::~Evaluator() { end(); }
+void Evaluator::end() { impl_->means.zygote.end(); }
 const EvaluatorOptions& Evaluator::options() const { return impl_->means.options; }
 
 // By a worker, once one is free.

@@ -39,6 +39,8 @@ class Evaluator {
   // may share (the problem's reference, compiled kernels) is finished. Throws kUnavailable (queue full), kTimeout (no
   // worker was free by then, or the client left), kUsage (unknown mode), kUnsupported (its compiler is not here).
   Verdict evaluate(const EvaluationRequest& request, const Client& client = {});
+  // Ends all processes and starts no more: what is under way, whatever it waits for, ends with kUnavailable.
+  void end();
   // Has the problem's reference made in mode plan, by a worker once one is free, so that its first candidate with the
   // same seed and options finds it. Returns at once: whether it is, and not left to that candidate since too many wait.
   bool prepare(EvaluationRequest request);

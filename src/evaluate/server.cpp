@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <thread>
 
 #include "base/options_json.h"
 #include "evaluate/languages/language.h"
+#include "net/retry.h"
 #include "router/status.h"
 
 namespace tritonforge::evaluate {
@@ -229,7 +231,15 @@ EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions option
 }
 EvaluatorServer::~EvaluatorServer() = default;
 void EvaluatorServer::start() { impl_->server.start(); }
-void EvaluatorServer::stop(double grace_s) { impl_->server.stop(grace_s); }
+
+// Whose client leaves has its candidate's process ended, and goes on with a problem's, which others may share: with the
+// server nobody does.
+void EvaluatorServer::stop(double grace_s) {
+  const std::jthread cut([&](const std::stop_token& stopped) {
+    if (net::pause(grace_s, stopped)) impl_->evaluator.end();
+  });
+  impl_->server.stop(grace_s);
+}
 std::string EvaluatorServer::url() const { return impl_->server.url(); }
 
 }  // namespace tritonforge::evaluate

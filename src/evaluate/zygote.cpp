@@ -235,14 +235,18 @@ Zygote::Zygote(ZygoteOptions options) : options_(std::move(options)), state_(std
   }
 }
 
-Zygote::~Zygote() {
-  if (!state_->keeper.joinable()) return;
+void Zygote::end() {
   {
     const std::lock_guard lock(state_->mutex);
     state_->stopping = true;
     if (state_->control >= 0) ::shutdown(state_->control, SHUT_RDWR);
   }
   state_->changed.notify_all();
+}
+
+Zygote::~Zygote() {
+  if (!state_->keeper.joinable()) return;
+  end();
   state_->keeper.join();
 }
 

@@ -29,6 +29,8 @@ class Zygote : public Children {
   // Returns once the zygote is warm; throws kMachine naming what is missing.
   explicit Zygote(ZygoteOptions options);
   ~Zygote() override;
+  // Its children end with it, and none is spawned any more.
+  void end();
   std::unique_ptr<Child> spawn(const std::string& role, const ChildLimits& limits, Deadline deadline) override;
   Json versions() const;  // python, torch, triton, numpy
   Json missing() const;   // what cannot be compiled here (languages/language.h)

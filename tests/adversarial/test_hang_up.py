@@ -1,10 +1,14 @@
 """Clients that hang up free their places: the queue, the worker and the child of each. Nothing here is timed; without
 it the last request would wait for 64 candidates of five minutes each."""
 
+import contextlib
+import http.client
 import json
 import os
 import socket
+import threading
 import time
+import urllib.error
 
 import pytest
 
@@ -82,3 +86,23 @@ def test_a_new_request_is_served_though_64_were_before_it(server):
     after = report(server)
     assert (after["busy"], after["waiting"]) == (0, 0)
     assert after["evaluated"] - before["evaluated"] == 1  # nobody was judged for a client that had gone
+
+
+@pytest.mark.parametrize("path", ["/v2/evaluations", "/v2/problems"])
+def test_a_problem_that_hangs_does_not_keep_the_server_from_its_end(path):
+    if not os.path.exists(BINARY):
+        pytest.skip(f"no binary at {BINARY}")
+    server = Evaluator("--mode", "plan", "--workers", "1")
+    hangs = PROBLEM.replace("def get_inputs():", "def get_inputs():\n    while True:\n        pass")
+    assert hangs != PROBLEM
+    body = {"problem": {"source": hangs}, "timeout_s": 3600} | ({"candidate": HONEST} if "eval" in path else {})
+
+    def ask():
+        with contextlib.suppress(urllib.error.URLError, http.client.HTTPException, ConnectionError):  # it is cut off
+            server.post(path, body)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    wait_for(lambda: report(server)["busy"] == 1, "its worker is busy")
+    assert server.stop() == 0  # within a minute
+    asking.join()
