@@ -33,8 +33,8 @@ void leave_unproven(Verdict& verdict) {
                       verdict.notes["mode_reason"]);
 }
 
-// Problems that wait for their reference: a lease of groups and more.
-constexpr size_t kMostPrepared = 256;
+// Problems that wait for their reference, a lease of groups and more, and the bytes of one.
+constexpr size_t kMostPrepared = 256, kLargestPrepared = 1 << 20;
 
 // How often at most an evaluation loses something of one kind that may have been taken from outside.
 constexpr int kAttempts = 3;
@@ -163,7 +163,8 @@ void Evaluator::Impl::prepare(const EvaluationRequest& request, const Client& cl
 }
 
 bool Evaluator::prepare(EvaluationRequest request) {
-  if (impl_->means.modes.of(request) != EvaluationMode::kPlan) return false;
+  const bool small = request.problem_source.size() <= kLargestPrepared;
+  if (!small || impl_->means.modes.of(request) != EvaluationMode::kPlan) return false;
   return impl_->preparing.ask(std::move(request));
 }
 
