@@ -158,6 +158,19 @@ TEST(TensorParallel, RandomSchedulesLoseNoBlockAndChangeNoToken) {
   EXPECT_GT(preempted, 50);
 }
 
+TEST(TensorParallel, EveryRanksPartComesBackFromTheHost) {
+  at::set_num_threads(1);
+  Core alone(small_options(), tiny_model(), nullptr);
+  const auto expected = said_alone(alone, long_request_of);
+  EngineOptions options = options_of(2);
+  options.kv_cache_tokens = 448;
+  options.kv_host_tokens = 1024;
+  Core core(options, parts_of(*tiny_model(), 2), nullptr);
+  const auto said = said_together(core, long_request_of);
+  for (size_t kind = 0; kind < said.size(); ++kind) expect_said(said[kind], expected[kind], kTolerance);
+  EXPECT_GT(core.stats().blocks_from_host, 5);
+}
+
 // Each way that a CPU has, and a part of the weights: every rank has its own of what was published.
 TEST(TensorParallel, NewWeightsReachEveryRankByEveryWay) {
   const TemporaryFolder folder("ranks");
