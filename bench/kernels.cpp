@@ -547,7 +547,8 @@ void product(Gemm* handle, const char* name, int64_t m, int64_t n, int64_t k, bo
 
 // A matrix in FP8 beside the same in bf16, and what is widened before it. Of numbers without meaning.
 void fp8_product(Gemm* handle, const char* name, int64_t m, int64_t n, int64_t k, bool swiglu = false) {
-  const double flops = 2.0 * m * n * k, others = 2.0 * m * (n / (swiglu ? 2 : 1) + k);
+  const int64_t written = swiglu ? n / 2 : n;
+  const double flops = 2.0 * m * n * k, others = 2.0 * m * (written + k);
   const auto scales = [&] { return reinterpret_cast<const float*>(inputs->take(2 * n)); };
   const auto args = [&](bool fp8) {
     GemmArgs a{.y = outputs->take(m * n),
