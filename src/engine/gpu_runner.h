@@ -104,6 +104,7 @@ class GpuRunner : public Runner {
   T* input(int64_t place) const {  // of GpuBatch
     return at<T>(buffers_.inputs + kNumberBytes + place);
   }
+  // gpu_memory.cpp, with move_blocks() and all that takes memory and gives it back
   void take_buffers();
   void take_cache();
   void tune_at_start(int64_t most_rows);
