@@ -23,7 +23,7 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kCpuShare = 0.25, kOwnShare = 0.9, kAtenShare = 0.6;
 
 void check_host_has(const EngineOptions& options, const MemoryPlan& plan, int64_t free) {
-  if (plan.host * options.tp <= free) return;
+  if (plan.host == 0 || plan.host * options.tp <= free) return;
   const int64_t each = plan.host / plan.host_tokens * options.tp;
   fail(ErrorKind::kMachine,
        "--kv-host-tokens {} takes {:.1f} GiB of the host's memory, which has {:.1f} GiB free: at most {} tokens",
