@@ -75,6 +75,22 @@ TEST(DevicePool, AJobThatCostsHealthyDevicesTheirProcessesIsToBlameAndTheyAreNot
   }
 }
 
+// Though it has lost none: its probe is what fails.
+TEST(DevicePool, ADeviceInQuarantineTakesNoJobs) {
+  DevicePool pool(devices({"a", "b"}), [](Device& device) { return device.uuid() == "a" ? "dead" : ""; }, kPatient);
+  std::map<std::string, int> asked;
+  for (int job = 0; job < 5; ++job) {
+    pool.run(
+        [&](Device& device) {
+          if (++asked[device.uuid()] > 5) throw std::logic_error("asked again and again");
+          return Result::kDoubtful;
+        },
+        {});
+  }
+  EXPECT_EQ(asked, (std::map<std::string, int>{{"a", 1}, {"b", 5}}));
+  EXPECT_EQ(pool.status()[0]["fault_count"], 0);
+}
+
 // The rate at which a device loses any job is what makes a loss tell little of this one.
 TEST(DevicePool, ADeviceThatLosesManyJobsIsBelievedLess) {
   DevicePool flaky(devices({"a"}), [](Device&) { return ""; });
