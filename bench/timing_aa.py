@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "adversarial"))
 import plain_errors
+import verdict_seconds
 
 from evaluator_server import Evaluator
 
@@ -123,9 +124,7 @@ def judge_all(server, jobs, workers, stage="timed", change=lambda text: text):
 
 def parts_of(found):
     """Where a verdict's time goes, as text: each part's mean."""
-    seconds = [verdict["seconds"] for _, verdict in found]
-    parts = sorted({part for one in seconds for part in one})
-    means = {part: statistics.mean(one.get(part, 0) for one in seconds) for part in parts}
+    means = verdict_seconds.means([verdict for _, verdict in found])
     return ", ".join(f"{part} {1e3 * mean:.0f}" for part, mean in means.items() if mean >= 5e-4) + " ms"
 
 

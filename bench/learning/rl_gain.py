@@ -24,6 +24,7 @@ from stage_ablation import bench_problems, beside, call, read_pairs, run_recipe,
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import plain_errors
+import verdict_seconds
 
 
 def make_problems(folder, args):
@@ -113,13 +114,6 @@ def log_speedups(runs, stage):
     return found
 
 
-def evaluation_parts(runs, stage):
-    """Where a verdict's time goes: part -> its mean in seconds, over all verdicts."""
-    seconds = [verdict.get("seconds", {}) for _, verdict in verdicts(runs, stage)]
-    parts = sorted({part for one in seconds for part in one})
-    return {part: sum(one.get(part, 0) for one in seconds) / len(seconds) for part in parts}
-
-
 def table(folder, args):
     print("| rate | problems | | before RL | after | gain, paired by problem |\n| --- | --- | --- | --- | --- | --- |")
     for rate in args.rates.split(","):
@@ -139,7 +133,8 @@ def table(folder, args):
             if both:
                 print(f"| {rate} | {name} | speed | {len(both)} problems | | {gain(both, own_after)} |")
         for stage in ("base", "rl"):
-            parts = ", ".join(f"{part} {mean:.2f}" for part, mean in evaluation_parts(runs, stage).items())
+            spent = verdict_seconds.means([verdict for _, verdict in verdicts(runs, stage)])
+            parts = ", ".join(f"{part} {mean:.2f}" for part, mean in spent.items())
             print(f"rate {rate}, a verdict's seconds in the bench of {stage}: {parts}")
 
 

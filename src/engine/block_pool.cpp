@@ -86,9 +86,7 @@ uint64_t BlockPool::key_of(uint64_t parent, std::span<const int64_t> tokens) {
 std::optional<int32_t> BlockPool::find(uint64_t parent, std::span<const int64_t> tokens, uint64_t key) const {
   const auto found = published_.find(key);
   if (found == published_.end()) return std::nullopt;
-  const int32_t at = found->second;
-  const Published& as = at < 0 ? places_[-1 - at].as : blocks_[at].as;
-  return as.is(parent, tokens) ? std::optional(at) : std::nullopt;
+  return published_at(found->second).is(parent, tokens) ? std::optional(found->second) : std::nullopt;
 }
 
 BlockPool::Prefix BlockPool::match(std::span<const int64_t> tokens, int64_t max_blocks) {
@@ -102,7 +100,7 @@ BlockPool::Prefix BlockPool::match(std::span<const int64_t> tokens, int64_t max_
     if (*found >= 0) retain(*found);
     else ++prefix.away;
     prefix.blocks.push_back(*found);
-    prefix.tip = *found < 0 ? places_[-1 - *found].as.serial : blocks_[*found].as.serial;
+    prefix.tip = published_at(*found).serial;
   }
   return prefix;
 }
@@ -137,9 +135,7 @@ std::vector<int32_t> BlockPool::bring_back(const Prefix& prefix) {
 uint64_t BlockPool::publish(uint64_t parent, std::span<const int64_t> tokens, int32_t block) {
   if (!reuse_prefixes_) return parent;
   const uint64_t key = key_of(parent, tokens);
-  if (const auto known = find(parent, tokens, key)) {
-    return *known < 0 ? places_[-1 - *known].as.serial : blocks_[*known].as.serial;
-  }
+  if (const auto known = find(parent, tokens, key)) return published_at(*known).serial;
   Block& entry = blocks_[block];
   TF_CHECK(entry.references > 0 && !entry.is_published, "block {} cannot be published", block);
   const uint64_t serial = next_serial_++;
@@ -185,8 +181,8 @@ void BlockPool::check() const {
     TF_CHECK(seen[i] == (blocks_[i].references == 0), "block {} leaked", i);
   }
   for (const auto& [key, at] : published_) {
-    const Published& as = at < 0 ? places_[-1 - at].as : blocks_[at].as;
-    TF_CHECK((at < 0 || blocks_[at].is_published) && as.key == key, "block {} is published under another key", at);
+    TF_CHECK((at < 0 || blocks_[at].is_published) && published_at(at).key == key,
+             "block {} is published under another key", at);
   }
   check_places();
 }

@@ -88,6 +88,7 @@ class BlockPool {
   static uint64_t key_of(uint64_t parent, std::span<const int64_t> tokens);
   // Of a block of the pool, or -1 - place; nothing where there is none.
   std::optional<int32_t> find(uint64_t parent, std::span<const int64_t> tokens, uint64_t key) const;
+  const Published& published_at(int32_t at) const { return at < 0 ? places_[-1 - at].as : blocks_[at].as; }
   std::list<int32_t>& idle_list(const Block& block) { return block.is_awaited ? awaited_ : idle_; }
   void withdraw(int32_t block);
   void send_away(int32_t block);

@@ -23,7 +23,7 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kCpuShare = 0.25, kOwnShare = 0.9, kAtenShare = 0.6;
 
 void check_host_has(const EngineOptions& options, const MemoryPlan& plan, int64_t free) {
-  if (plan.host == 0 || plan.host * options.tp <= free) return;
+  if (plan.host * options.tp <= free) return;
   const int64_t each = plan.host / plan.host_tokens * options.tp;
   fail(ErrorKind::kMachine,
        "--kv-host-tokens {} takes {:.1f} GiB of the host's memory, which has {:.1f} GiB free: at most {} tokens",
@@ -48,7 +48,7 @@ MemoryPlan plan_memory(const EngineOptions& options, const model::Model& model, 
   plan.cache_tokens = (sizes.blocks - 1) * kBlockSize;
   plan.host_tokens = sizes.host_blocks * kBlockSize;
   plan.host = plan.host_tokens * KvCache::bytes_per_token(model.config(), cached);
-  check_host_has(options, plan, kernels::free_memory(at::kCPU) - (device.is_cpu() ? plan.cache : 0));
+  if (plan.host > 0) check_host_has(options, plan, kernels::free_memory(at::kCPU) - (device.is_cpu() ? plan.cache : 0));
   plan.left = rest - plan.workspace - plan.cache;
   if (plan.left < 0 && options.kv_cache_tokens > 0) {
     const int64_t fit = std::max<int64_t>(plan.left + plan.cache, 0);
