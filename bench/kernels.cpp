@@ -519,8 +519,9 @@ void product(Gemm* handle, const char* name, int64_t m, int64_t n, int64_t k, bo
                check_cuda(api->gemm_library(handle, &a, stream));
              }),
        bytes, flops);
-  for (const int groups : {2, 3}) {
+  for (const int groups : {1, 2, 3}) {
     for (const int tokens : {8, 16, 32, 64, 128, 256}) {
+      if (groups == 1 && tokens > 64) continue;
       const bool fits = tokens >= m ? tokens == 8 || tokens / 2 < m : tokens >= 128;
       if (fp32_out || (accumulate && tokens < 64) || !fits || (groups == 3 && tokens == 256)) continue;
       for (const int split : {1, 2, 4}) {
@@ -648,7 +649,7 @@ void sampling(int64_t count, const char* name, float top_p, int32_t top_k) {
 void step(Gemm* handle, int64_t tokens, int32_t context, bool overlap, bool fp8 = false) {
   const auto bf16 = at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA);
   const int64_t width = (context + kPage - 1) / kPage;
-  const at::Tensor weight = at::ones({kHidden}, bf16), rope = at::randn({context + 1, kDim / 2, 2}, at::kCUDA);
+  const at::Tensor rope = at::randn({context + 1, kDim / 2, 2}, at::kCUDA);
   const at::Tensor tables = device_ints(at::arange(1, tokens * width + 1).view({tokens, width})),
                    lengths = device_ints(at::full({tokens}, context)),
                    positions = device_ints(at::full({tokens}, context - 1));
@@ -662,7 +663,6 @@ void step(Gemm* handle, int64_t tokens, int32_t context, bool overlap, bool fp8 
                    longs = at::zeros({tokens}, bf16.dtype(at::kLong));
   const at::Tensor drawn = at::empty({tokens}, bf16.dtype(at::kInt)),
                    log_probs = at::empty({tokens}, bf16.dtype(at::kFloat));
-  auto* w = static_cast<Bf16*>(weight.data_ptr());
   const auto make = [&](int64_t columns) { return outputs->take(tokens * columns); };
   Bf16 *x = make(kHidden), *normed = make(kHidden), *delta = make(kHidden), *qkv = make(kQkv), *q = make(kHeads * kDim),
        *mixed = make(kHeads * kDim), *gate_up = make(2 * kInter), *inner = make(kInter), *logits = make(2 * kVocab),
@@ -708,16 +708,19 @@ void step(Gemm* handle, int64_t tokens, int32_t context, bool overlap, bool fp8 
              [&](int) {
                check_cuda(api->embed(x, inputs->take(tokens * kHidden), ints(ids), tokens, kHidden, stream));
                for (int layer = 0; layer < 36; ++layer) {
-                 if (layer == 0) check_cuda(api->rms_norm(normed, x, w, tokens, kHidden, 1e-6f, stream));
-                 else check_cuda(api->add_rms_norm(normed, x, delta, w, tokens, kHidden, 1e-6f, stream));
+                 if (layer == 0)
+                   check_cuda(api->rms_norm(normed, x, inputs->take(kHidden), tokens, kHidden, 1e-6f, stream));
+                 else
+                   check_cuda(
+                       api->add_rms_norm(normed, x, delta, inputs->take(kHidden), tokens, kHidden, 1e-6f, stream));
                  products(false, 0);
                  const int64_t cached = (tokens * width + 1) * kPage * kKvHeads * kDim;
                  const KvLayer cache{inputs->take(cached), inputs->take(cached)};
                  const RopeCacheArgs roped{.qkv = qkv,
                                            .q = q,
                                            .cache = cache,
-                                           .q_norm = w,
-                                           .k_norm = w,
+                                           .q_norm = inputs->take(kDim),
+                                           .k_norm = inputs->take(kDim),
                                            .rope = rope.const_data_ptr<float>(),
                                            .positions = ints(positions),
                                            .slots = ints(slots),
@@ -741,11 +744,11 @@ void step(Gemm* handle, int64_t tokens, int32_t context, bool overlap, bool fp8 
                                                   .workspace = workspace.data_ptr()};
                  check_cuda(api->decode_attention(&attend, stream));
                  products(false, 1);
-                 check_cuda(api->add_rms_norm(normed, x, delta, w, tokens, kHidden, 1e-6f, stream));
+                 check_cuda(api->add_rms_norm(normed, x, delta, inputs->take(kHidden), tokens, kHidden, 1e-6f, stream));
                  products(false, 2);
                  products(false, 3);
                }
-               check_cuda(api->add_rms_norm(normed, x, delta, w, tokens, kHidden, 1e-6f, stream));
+               check_cuda(api->add_rms_norm(normed, x, delta, inputs->take(kHidden), tokens, kHidden, 1e-6f, stream));
                products(false, 4);
                const SampleArgs draw{.logits = reinterpret_cast<float*>(logits),
                                      .rows = tokens,
@@ -809,10 +812,10 @@ void run(const std::string& only) {
 
   if (wanted("step")) {
     for (const int64_t tokens : {1, 8}) {
-      for (const bool overlap : {false, true}) step(handle, tokens, 1152, overlap);
+      for (const bool overlap : {true, false}) step(handle, tokens, 1152, overlap);
     }
     for (const int64_t tokens : {64, 256}) {
-      for (const bool overlap : {false, true}) step(handle, tokens, 1280, overlap);
+      for (const bool overlap : {true, false}) step(handle, tokens, 1280, overlap);
     }
   }
   if (wanted("fp8")) {

@@ -176,10 +176,11 @@ class HopperTiles : public Products {
   };
   static std::vector<Tile> all_tiles() {
     std::vector<Tile> tiles;
-    for (const int groups : {2, 3}) {
+    for (const int groups : {1, 2, 3}) {
       for (const int tokens : {8, 16, 32, 64, 128, 256}) {
         for (const int split : {1, 2, 4, 8}) {
-          if ((split == 1 || tokens <= 128) && (groups == 2 || tokens <= 128)) tiles.push_back({groups, tokens, split});
+          const int most = groups == 1 ? 64 : groups == 2 ? 256 : 128;
+          if (tokens <= most && (split == 1 || tokens <= 128)) tiles.push_back({groups, tokens, split});
         }
       }
     }

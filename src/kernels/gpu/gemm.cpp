@@ -22,6 +22,10 @@ namespace {
 
 constexpr int kCandidates = 12;  // of cuBLASLt, that gemm_tune times
 constexpr int kTimedRuns = 7;
+// The library's kernels do not overlap with what is in front of them and behind: in a step they cost so much more than
+// one after another (bench/kernels step).
+constexpr float kApart = 1.06f;
+constexpr float kNear = 1.1f;  // of the fastest way's time: timed once more
 constexpr int64_t kSkinnyRows =
     8;  // up to which the skinny kernel runs, and is what an untuned shape takes: it measured as fast or faster
 // Of FP8: up to so many rows widening writes and reads far more than the product needs, and up to so many an untuned
@@ -279,24 +283,38 @@ int time_runs(Gemm& g, const GemmArgs* a, int count, Plan& p, const Way& way, co
   return 0;
 }
 
-// The fastest way becomes the plan's.
+// The fastest way becomes the plan's. A clock that rises or a neighbour on the card makes one look slower than it is,
+// so those that come near the fastest are timed once more, and the better time counts.
 int choose_way(Gemm& g, const GemmArgs* a, int count, Plan& p, const Stopwatch& watch, Stream stream,
                float* microseconds) {
-  bool found = false;
+  struct Timed {
+    Way way;
+    float taken;
+    float counts() const { return way.kind == Way::kLibrary && overlap_allowed() ? taken * kApart : taken; }
+    bool operator<(const Timed& other) const { return counts() < other.counts(); }
+  };
+  std::vector<Timed> all;
   for (const Way& way : ways_of(p, *a)) {
-    float taken = 0;
-    const int error = time_runs(g, a, count, p, way, watch, stream, &taken);
+    Timed one{way, 0};
+    const int error = time_runs(g, a, count, p, way, watch, stream, &one.taken);
     if (error == kBlasFailed) continue;  // a proposal that this device refuses is no candidate
     if (error != 0) return error;
-    if (!found || taken < *microseconds) {
-      *microseconds = taken;
-      p.way = way;
-    }
-    found = true;
+    all.push_back(one);
   }
-  if (found) return 0;
-  return set_error(kBlasFailed, "gemm_tune: no algorithm runs for %ld x %ld x %ld", static_cast<long>(a->m),
-                   static_cast<long>(a->n), static_cast<long>(a->k));
+  if (all.empty())
+    return set_error(kBlasFailed, "gemm_tune: no algorithm runs for %ld x %ld x %ld", static_cast<long>(a->m),
+                     static_cast<long>(a->n), static_cast<long>(a->k));
+  const float near = kNear * std::min_element(all.begin(), all.end())->counts();
+  for (Timed& one : all) {
+    if (one.counts() > near) continue;
+    float again = 0;
+    if (const int error = time_runs(g, a, count, p, one.way, watch, stream, &again)) return error;
+    one.taken = std::min(one.taken, again);
+  }
+  const Timed& fastest = *std::min_element(all.begin(), all.end());
+  *microseconds = fastest.taken;
+  p.way = fastest.way;
+  return 0;
 }
 
 }  // namespace

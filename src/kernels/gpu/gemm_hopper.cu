@@ -1,13 +1,13 @@
 // Matrix products on Hopper (wgmma and the copy engine) that cuBLASLt does not do as fast: of few tokens, where all is
 // bound by reading W, and of many with SwiGLU behind them.
 //
-// W's rows are the rows of the tensor cores' tiles and the tokens (rows of x) their columns, so that a tile is 128 or
-// 192 rows of W whatever the number of tokens. One warp fetches tiles of W and x, a warpgroup computes 64 rows of W.
-// W is fetched before the kernel in front has ended. Two ways to memory:
+// W's rows are the rows of the tensor cores' tiles and the tokens (rows of x) their columns, so that a tile is 64,
+// 128 or 192 rows of W whatever the number of tokens. One warp fetches tiles of W and x, a warpgroup computes 64 rows
+// of W. W is fetched before the kernel in front has ended. Two ways to memory:
 //  - merge: each block of a cluster has a part of k; the parts meet in shared memory and are added in their order.
 //  - store: a block computes tile after tile, and the copy engine writes what is done, or adds it to what is there: the
-//    rounded product, in bf16, so the same bits as by a kernel of its own. With many tokens two blocks
-//    compute neighbouring tiles of W's rows, and each fetches half of the tokens for both.
+//    rounded product, in bf16, so the same bits as by a kernel of its own. With many tokens, or tiles of 64 rows, two
+//    blocks compute neighbouring tiles of W's rows, and each fetches half of the tokens for both.
 //
 // SwiGLU: the copy engine fetches eight rows of the gate's half, eight of the other, and so on, so that a thread holds
 // both numbers of a pair.
@@ -260,15 +260,20 @@ int run(const GemmArgs& g, const HopperTile& tile, Stream stream) {
     case 16: return run<kGroups, 16, kSwiglu, kFp8>(g, tile.split, stream);
     case 32: return run<kGroups, 32, kSwiglu, kFp8>(g, tile.split, stream);
     case 64: return run<kGroups, 64, kSwiglu, kFp8>(g, tile.split, stream);
-    case 128: return run<kGroups, 128, kSwiglu, kFp8>(g, tile.split, stream);
+    case 128:  // of 64 rows of W it is mostly tokens that are fetched
+      if constexpr (kGroups > 1) return run<kGroups, 128, kSwiglu, kFp8>(g, tile.split, stream);
+      break;
     case 256:  // elsewhere too few registers
       if constexpr (kGroups == 2 && !kFp8) return run<kGroups, 256, kSwiglu, kFp8>(g, tile.split, stream);
-    default: return set_error(kBadArgument, "gemm_hopper: a tile of %d x %d", kGroups * 64, tile.tokens);
+      break;
+    default: break;
   }
+  return set_error(kBadArgument, "gemm_hopper: a tile of %d x %d", kGroups * 64, tile.tokens);
 }
 
 template <bool kSwiglu, bool kFp8>
 int run(const GemmArgs& a, const HopperTile& tile, Stream stream) {
+  if (tile.groups == 1) return run<1, kSwiglu, kFp8>(a, tile, stream);
   return tile.groups == 2 ? run<2, kSwiglu, kFp8>(a, tile, stream) : run<3, kSwiglu, kFp8>(a, tile, stream);
 }
 
@@ -287,8 +292,8 @@ int gemm_hopper_tiles(const GemmArgs& a, HopperTile* out) {
     // The smallest that holds all tokens; for many, the two largest.
     const bool holds = tokens >= a.m && (tokens == 8 || tokens / 2 < a.m);
     if ((!holds && !(a.m > 128 && tokens >= 128)) || (tokens > 128 && a.fp8.values != nullptr)) continue;
-    for (const int groups : {2, 3}) {
-      if (groups == 3 && tokens == 256) continue;
+    for (const int groups : {1, 2, 3}) {
+      if ((groups == 3 && tokens == 256) || (groups == 1 && tokens > 64)) continue;
       const int64_t tiles = ceil_div<int64_t>(a.n, groups * 64) * ceil_div<int64_t>(a.m, tokens);
       for (const int split : {1, 2, 4, 8}) {
         if (split > 1 && (tokens > 128 || tiles * split > 3 * most || steps / split < 4)) continue;
@@ -303,7 +308,7 @@ int gemm_hopper_tiles(const GemmArgs& a, HopperTile* out) {
 }
 
 int gemm_hopper(const GemmArgs& a, const HopperTile& tile, Stream stream) {
-  TF_REQUIRE((tile.groups == 2 || tile.groups == 3) && tile.split >= 1 && tile.split <= 8,
+  TF_REQUIRE(tile.groups >= 1 && tile.groups <= 3 && tile.split >= 1 && tile.split <= 8,
              "gemm_hopper: tiles of %d warpgroups, %d blocks", tile.groups, tile.split);
   TF_REQUIRE(!a.accumulate || (tile.split == 1 && tile.tokens >= 64), "gemm_hopper: parts of k are not accumulated");
   const bool fp8 = a.fp8.values != nullptr;

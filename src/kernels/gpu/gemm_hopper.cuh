@@ -12,7 +12,7 @@ namespace tritonforge::gpu {
 
 constexpr int kDepth = 64;  // of k, fetched at once: rows of 128 bytes
 constexpr int kRowBytes = 2 * kDepth;
-constexpr int kSharedBytes = 227 * 1024, kAlignment = 1024, kMostStages = 12;
+constexpr int kSharedBytes = 227 * 1024, kAlignment = 1024, kMostStages = 24;
 constexpr int kBand = 8;  // tiles of tokens that are computed beside each other, to share W in the L2 cache
 
 struct Maps {
@@ -22,7 +22,7 @@ struct Maps {
 template <int kGroups, int kTokens, bool kSwiglu, bool kMerge, bool kIsFp8>
 struct Tile {
   static constexpr bool kFp8 = kIsFp8;
-  static constexpr bool kPair = !kMerge && kTokens >= 128;
+  static constexpr bool kPair = !kMerge && (kTokens >= 128 || kGroups == 1);
   static constexpr int kRows = kGroups * 64, kThreads = (kGroups + 1) * kWarpgroup;
   static constexpr int kWeightBytes = kRows * kDepth * (kFp8 ? 1 : 2), kStageBytes = kWeightBytes + kTokens * kRowBytes;
   // Store: 64 tokens of a warpgroup's 64 rows (32 with SwiGLU), twice.

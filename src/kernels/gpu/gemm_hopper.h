@@ -8,7 +8,7 @@ namespace tritonforge::gpu {
 struct HopperTile {
   int groups, tokens, split;
 };
-constexpr int kMostHopperTiles = 12;
+constexpr int kMostHopperTiles = 16;
 
 struct HopperGemm {  // what the kernel is told
   Bf16* y;

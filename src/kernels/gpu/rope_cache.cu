@@ -47,11 +47,18 @@ __device__ inline void store_fp8(uint8_t* row, uint8_t* scale, int lane, bool wa
       __byte_perm(low_eight, high_eight, 0x5140), __byte_perm(low_eight, high_eight, 0x7362));
   if (lane == 0) *scale = static_cast<uint8_t>(exponent);
 }
-// direction -1: back.
+// A lane's cosines and sines of a position.
+struct Angles {
+  float4 first, second;
+};
 template <int kHeadDim>
-__device__ inline void rotate(const float* rope, int position, int lane, float direction, float (&x)[8]) {
-  const float4* angles = reinterpret_cast<const float4*>(rope + (int64_t{position} * (kHeadDim / 2) + 4 * lane) * 2);
-  const float4 a01 = angles[0], a23 = angles[1];
+__device__ inline Angles angles_of(const float* rope, int position, int lane) {
+  const float4* at = reinterpret_cast<const float4*>(rope + (int64_t{position} * (kHeadDim / 2) + 4 * lane) * 2);
+  return {at[0], at[1]};
+}
+// direction -1: back.
+__device__ inline void rotate(const Angles& angles, float direction, float (&x)[8]) {
+  const auto [a01, a23] = angles;
   const float cosine[4] = {a01.x, a01.z, a23.x, a23.z}, sine[4] = {a01.y, a01.w, a23.y, a23.w};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -67,34 +74,34 @@ __global__ void __launch_bounds__(kThreads) rope_cache_kernel(RopeCacheArgs a) {
   const int rows = static_cast<int>(a.heads + 2 * a.kv_heads);
   const int row = blockIdx.y * (kThreads / kLanes) + threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
   const int64_t token = blockIdx.x;
-  allow_next();
-  wait_for_previous();
   const bool active = row < rows;  // whole groups of lanes stay for the shuffles
+  const bool is_query = row < a.heads, is_value = row >= a.heads + a.kv_heads;
+  allow_next();
+  // No kernel of a step writes these; they come from memory, the projection from the cache.
+  float w[8] = {};
+  if (a.q_norm != nullptr) load_halves<kHeadDim>(is_query ? a.q_norm : a.k_norm, lane, w);
+  const Angles angles = angles_of<kHeadDim>(a.rope, a.positions[token], lane);
+  const int64_t slot = a.slots != nullptr ? a.slots[token] : 0;
+  wait_for_previous();
   float x[8];
   load_halves<kHeadDim>(a.qkv + (token * rows + (active ? row : 0)) * kHeadDim, lane, x);
 
-  const bool is_query = row < a.heads, is_value = row >= a.heads + a.kv_heads;
   if (a.q_norm != nullptr) {
     float squares = 0;
 #pragma unroll
     for (float value : x) squares += value * value;
     const float scale = 1.0f / sqrtf(lane_sum<kLanes>(squares) / kHeadDim + a.eps);
-    if (!is_value) {
-      float w[8];
-      load_halves<kHeadDim>(is_query ? a.q_norm : a.k_norm, lane, w);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) x[i] = rounded(w[i] * rounded(x[i] * scale));
-    }
+    for (int i = 0; i < 8; ++i) x[i] = is_value ? x[i] : rounded(w[i] * rounded(x[i] * scale));
   }
-  if (active && !is_value) rotate<kHeadDim>(a.rope, a.positions[token], lane, 1, x);
+  if (!is_value) rotate(angles, 1, x);
   const int64_t head = (row - a.heads) % a.kv_heads;
   if (a.slots == nullptr) {
     if (!active || is_value) return;
     Bf16* keys = static_cast<Bf16*>(a.cache.keys) + (token * a.kv_heads + head) * kHeadDim;
     return store_halves<kHeadDim>(is_query ? a.q + (token * a.heads + row) * kHeadDim : keys, lane, x);
   }
-  const int64_t slot = a.slots[token], page = slot / kPage * a.kv_heads + head,
-                at = (page * kPage + slot % kPage) * kHeadDim;
+  const int64_t page = slot / kPage * a.kv_heads + head, at = (page * kPage + slot % kPage) * kHeadDim;
   void* cached = is_value ? a.cache.values : a.cache.keys;
   if constexpr (kFp8) {
     store_fp8<kHeadDim>(static_cast<uint8_t*>(cached) + at,
@@ -127,7 +134,7 @@ __global__ void __launch_bounds__(kBackwardThreads) rope_backward_kernel(RopeBac
                          : is_value ? int64_t{token} * kv_heads + row - heads - kv_heads
                                     : int64_t{token} * kv_heads + row - heads;
       load_halves<kHeadDim>((is_query ? a.dq : is_value ? a.dv : a.dk) + at * kHeadDim, lane, d);
-      if (!is_value) rotate<kHeadDim>(a.rope, a.positions[token], lane, -1, d);
+      if (!is_value) rotate(angles_of<kHeadDim>(a.rope, a.positions[token], lane), -1, d);
     }
     if (a.q_norm != nullptr) {
       float x[8] = {}, w[8];

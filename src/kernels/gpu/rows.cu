@@ -54,6 +54,13 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(Bf16x8* out, Bf16x8* x, 
                                                         const Bf16x8* weight, int vectors, float eps) {
   __shared__ float sums[kWarp];
   allow_next();
+  // The weights, which no kernel of a step writes, come from memory, the rows from the cache.
+  Bf16x8 w[kVectors];
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int i = threadIdx.x + v * blockDim.x;
+    if (i < vectors) w[v] = weight[i];
+  }
   wait_for_previous();
   added.begin();
   const int64_t row = int64_t{blockIdx.x} * vectors;
@@ -83,11 +90,11 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(Bf16x8* out, Bf16x8* x, 
   for (int v = 0; v < kVectors; ++v) {
     const int i = threadIdx.x + v * blockDim.x;
     if (i >= vectors) continue;
-    float w[8];
-    unpack(weight[i], w);
+    float scaled[8];
+    unpack(w[v], scaled);
 #pragma unroll
-    for (int j = 0; j < 8; ++j) w[j] *= rounded(value[v][j] * scale);
-    out[row + i] = pack(w);
+    for (int j = 0; j < 8; ++j) scaled[j] *= rounded(value[v][j] * scale);
+    out[row + i] = pack(scaled);
   }
 }
 
