@@ -206,8 +206,9 @@ class Workshop:
     def test(self, mutant: Mutant) -> tuple[int | None, str]:
         if mutant.is_unit:
             program = str(self.folder / "tests" / mutant.program)
-            return self.run([program, f"--gtest_filter={mutant.filter}", "--gtest_brief=1"], TEST_SECONDS)
-        command = [self.python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", mutant.program]
+            command = [program, f"--gtest_filter={mutant.filter}", "--gtest_brief=1", "--gtest_fail_fast"]
+        else:
+            command = [self.python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", mutant.program]
         return self.run(command, TEST_SECONDS)
 
     def check_baseline(self, mutants: list[Mutant], tests: list[Mutant]) -> None:

@@ -385,9 +385,8 @@ TEST(Trainer, AStepThatFailsAnywhereIsTakenAgainToTheSameBitsOrLeavesABrokenTrai
   config.optimizer_steps_per_batch = 2;
   config.max_tokens_per_micro_batch = 64;
   const kernels::ThreadPool alone(1);
-  const auto first = sample_sequences(4, 1), sequences = sample_sequences(12, 3);
+  const auto sequences = sample_sequences(6, 3);
   Trainer straight = make(config);
-  straight.train_step(StepKind::kRl, first);
   int64_t blocks = 0;
   {
     const Scarce memory;
@@ -395,25 +394,23 @@ TEST(Trainer, AStepThatFailsAnywhereIsTakenAgainToTheSameBitsOrLeavesABrokenTrai
     blocks = Scarce::kPlenty - Scarce::left;
   }
   int taken = 0, broken = 0;
-  constexpr int kParts = 12;
-  for (int part = 0; part < kParts; ++part) {
-    Trainer trainer = make(config);
-    trainer.train_step(StepKind::kRl, first);
+  for (int64_t block = 0; block < blocks; ++block) {
+    Trainer trainer = make(config);  // whose passes have no memory yet
     {
-      const Scarce memory(blocks * part / kParts);
-      EXPECT_THROW(trainer.train_step(StepKind::kRl, sequences), Error) << part;
+      const Scarce memory(block);
+      EXPECT_THROW(trainer.train_step(StepKind::kRl, sequences), Error) << block;
     }
     if (trainer.broken()) {
       ++broken;
-      EXPECT_THROW(trainer.train_step(StepKind::kRl, sequences), Error) << part;
+      EXPECT_THROW(trainer.train_step(StepKind::kRl, sequences), Error) << block;
       continue;
     }
     ++taken;
-    EXPECT_EQ(trainer.train_step(StepKind::kRl, sequences).step, 2);
-    EXPECT_EQ(largest_difference(trainer.model(), straight.model()), 0.0) << part;
+    EXPECT_EQ(trainer.train_step(StepKind::kRl, sequences).step, 1);
+    EXPECT_EQ(largest_difference(trainer.model(), straight.model()), 0.0) << block;
   }
-  EXPECT_GT(taken, 3);
-  EXPECT_GT(broken, 1);
+  EXPECT_GT(taken, 50);
+  EXPECT_GT(broken, 50);
 }
 
 TEST(Trainer, OldReferenceAndPolicyLogProbsComeFromOnePath) {
