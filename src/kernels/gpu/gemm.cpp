@@ -25,7 +25,7 @@ constexpr int kTimedRuns = 7;
 // The library's kernels do not overlap with what is in front of them and behind: in a step they cost so much more than
 // one after another (bench/kernels step).
 constexpr float kApart = 1.06f;
-constexpr float kNear = 1.1f;  // of the fastest way's time: timed once more
+constexpr float kNear = 1.06f;  // of the fastest way's time: timed again
 constexpr int64_t kSkinnyRows =
     8;  // up to which the skinny kernel runs, and is what an untuned shape takes: it measured as fast or faster
 // Of FP8: up to so many rows widening writes and reads far more than the product needs, and up to so many an untuned
@@ -283,8 +283,8 @@ int time_runs(Gemm& g, const GemmArgs* a, int count, Plan& p, const Way& way, co
   return 0;
 }
 
-// The fastest way becomes the plan's. A clock that rises or a neighbour on the card makes one look slower than it is,
-// so those that come near the fastest are timed once more, and the better time counts.
+// The fastest way becomes the plan's. The first ones are timed on a card whose clock still rises, or that is still cool
+// where many rows warm it, so those that come near the fastest are timed again, and that time counts.
 int choose_way(Gemm& g, const GemmArgs* a, int count, Plan& p, const Stopwatch& watch, Stream stream,
                float* microseconds) {
   struct Timed {
@@ -305,11 +305,9 @@ int choose_way(Gemm& g, const GemmArgs* a, int count, Plan& p, const Stopwatch& 
     return set_error(kBlasFailed, "gemm_tune: no algorithm runs for %ld x %ld x %ld", static_cast<long>(a->m),
                      static_cast<long>(a->n), static_cast<long>(a->k));
   const float near = kNear * std::min_element(all.begin(), all.end())->counts();
+  std::erase_if(all, [&](const Timed& one) { return one.counts() > near; });
   for (Timed& one : all) {
-    if (one.counts() > near) continue;
-    float again = 0;
-    if (const int error = time_runs(g, a, count, p, one.way, watch, stream, &again)) return error;
-    one.taken = std::min(one.taken, again);
+    if (const int error = time_runs(g, a, count, p, one.way, watch, stream, &one.taken)) return error;
   }
   const Timed& fastest = *std::min_element(all.begin(), all.end());
   *microseconds = fastest.taken;
