@@ -19,7 +19,8 @@ Products::Products(at::Device device, bool tune)
 }
 
 void Products::run(const GemmArgs& args) {
-  // A product that adds would add what timing it leaves behind; its plan is of the shape's first product then.
+  // A product that adds would add what timing it leaves behind, so it is cuBLASLt's first proposal. Tuned ones made no
+  // step faster (docs/performance.md).
   if (tune_ && !args.accumulate) check_cuda(api_.gemm_tune(gemm_, &args, 1, kStream));
   check_cuda(api_.gemm(gemm_, &args, kStream));
 }
