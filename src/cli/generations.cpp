@@ -52,17 +52,6 @@ Trajectory not_judged(const Problem& problem, Fault fault, const std::string& wh
   return sample;
 }
 
-Verdict verdict_on(const evaluate::EvaluationRequest& request, evaluate::Evaluator& evaluator,
-                   dataset::KeptAnswers& kept, const std::string& device) {
-  const Json asked = {to_json(request), request.seed, device, checksum(request.problem_source),
-                      checksum(request.candidate)};
-  const std::string key = checksum(asked.dump());
-  if (const auto answer = kept.find(key)) return verdict_from_json(*answer);
-  Verdict verdict = evaluator.evaluate(request);
-  if (verdict.fault != Fault::kProblemError) kept.put(key, to_json(verdict));
-  return verdict;
-}
-
 Trajectory judge(evaluate::Evaluator& evaluator, const orchestrate::RecipeConfig& config, const Problem& problem,
                  const fs::path& file, dataset::KeptAnswers& kept) {
   evaluate::EvaluationRequest request;
@@ -73,20 +62,28 @@ Trajectory judge(evaluate::Evaluator& evaluator, const orchestrate::RecipeConfig
   request.problem_id = problem.id;
   request.problem_source = problem.source;
   request.candidate = read_file(file);
-  try {
-    Trajectory sample;
-    sample.problem_id = problem.id;
-    Turn& turn = sample.turns.emplace_back();
-    turn.text = turn.code = tokenizer::unicode::replace_invalid_utf8(
-        request.candidate);  // judged is what is in the file
-    turn.verdict = verdict_on(request, evaluator, kept, config.evaluator.device);
-    if (turn.verdict.fault == Fault::kProblemError)
-      return not_judged(problem, Fault::kProblemError, turn.verdict.diagnostics);
-    turn.status = TurnStatus::kCompleted;
-    return sample;
-  } catch (const Error& error) {  // no verdict says nothing of the kernel
-    return not_judged(problem, Fault::kEvaluatorFailed, error.what());
+  const Json asked = {to_json(request), request.seed, config.evaluator.device, checksum(request.problem_source),
+                      checksum(request.candidate)};
+  const std::string key = checksum(asked.dump());
+  Verdict verdict;
+  if (const auto answer = kept.find(key)) {
+    verdict = verdict_from_json(*answer);
+  } else {
+    try {
+      verdict = evaluator.evaluate(request);
+    } catch (const Error& error) {  // no verdict says nothing of the kernel
+      return not_judged(problem, Fault::kEvaluatorFailed, error.what());
+    }
+    if (verdict.fault == Fault::kProblemError) return not_judged(problem, verdict.fault, verdict.diagnostics);
+    kept.put(key, to_json(verdict));
   }
+  Trajectory sample;
+  sample.problem_id = problem.id;
+  Turn& turn = sample.turns.emplace_back();
+  turn.text = turn.code = tokenizer::unicode::replace_invalid_utf8(request.candidate);  // judged is what the file has
+  turn.verdict = std::move(verdict);
+  turn.status = TurnStatus::kCompleted;
+  return sample;
 }
 
 // Problems that have a kernel, and a place for each of their samples.

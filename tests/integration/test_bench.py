@@ -313,6 +313,9 @@ def test_kernels_of_others_are_judged_once_whatever_is_in_them(tmp_path):
     judged()
     assert (output / "verdicts.jsonl").read_text().splitlines(keepends=True)[0] != lines[0]
 
+    (tmp_path / "kept/verdicts.jsonl").mkdir(parents=True)  # what cannot be kept is no failed evaluation
+    said = judged("--resume", to=tmp_path / "kept", code=1).stderr.splitlines()[-1]
+    assert said == f"tritonforge: cannot open {tmp_path}/kept/verdicts.jsonl: Is a directory"
     (tmp_path / "file").touch()
     said = judged(to=tmp_path / "file/run", code=1).stderr
     assert said == f"tritonforge: {tmp_path}/file/run: cannot be made: Not a directory\n"
