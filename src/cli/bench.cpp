@@ -114,7 +114,7 @@ void check_generations(const BenchFlags& flags) {
   if (!flags.model.empty()) fail(ErrorKind::kUsage, "bench: --generations judges what there is, without --model");
   orchestrate::RecipeConfig config = flags.recipe;
   choose_evaluator(flags, config.evaluator);
-  judge_generations(config, flags.generations, flags.run.output, flags.run.json);
+  judge_generations(config, flags.generations, flags.run);
 }
 
 }  // namespace

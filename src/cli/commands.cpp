@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "base/build.h"
 #include "base/error.h"
@@ -63,6 +64,13 @@ int report_usage(const CLI::App& app, const CLI::ParseError& error, int argc, ch
   return 2;
 }
 
+// Of what a command printed a part may wait in memory: where it cannot be written, the command has not done its work.
+int end_with(int code) {
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+  fmt::print(stderr, "tritonforge: cannot write to standard output: {}\n", std::strerror(errno));
+  return exit_code(ErrorKind::kUnavailable);
+}
+
 }  // namespace
 
 int run(int argc, char** argv) {
@@ -99,9 +107,9 @@ int run(int argc, char** argv) {
   add_agent_command(app);
   try {
     app.parse(argc, argv);
-    return 0;
+    return end_with(0);
   } catch (const CLI::RuntimeError& error) {  // a command's own exit code
-    return error.get_exit_code();
+    return end_with(error.get_exit_code());
   } catch (const CLI::ParseError& error) {
     return report_usage(app, error, argc, argv);
   } catch (const StoppedBySignal& stopped) {
@@ -114,6 +122,7 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "tritonforge: {}: {}\n", error.path1().string(), error.code().message());
     return exit_code(ErrorKind::kUnavailable);
   } catch (const std::exception& error) {
+    if (std::ferror(stdout)) return end_with(1);  // fmt's own word for it
     fmt::print(stderr, "tritonforge: internal error: {}\n", error.what());
     return 1;
   }

@@ -9,12 +9,16 @@
 #include <mutex>
 #include <regex>
 
+#include "base/checksum.h"
 #include "base/progress.h"
 #include "cli/own_evaluator.h"
+#include "cli/pair_work.h"
+#include "dataset/stages/kept_answers.h"
 #include "evaluate/evaluator.h"
 #include "orchestrate/bench_results.h"
 #include "orchestrate/inputs.h"
 #include "orchestrate/stages.h"
+#include "tokenizer/unicode.h"
 
 namespace tritonforge::cli {
 namespace {
@@ -49,7 +53,7 @@ Trajectory not_judged(const Problem& problem, Fault fault, const std::string& wh
 }
 
 Trajectory judge(evaluate::Evaluator& evaluator, const orchestrate::RecipeConfig& config, const Problem& problem,
-                 const fs::path& file) {
+                 const fs::path& file, dataset::KeptAnswers& kept) {
   evaluate::EvaluationRequest request;
   static_cast<EvaluationOptions&>(request) = config.evaluator.request;
   request.mode = config.evaluator.mode;
@@ -58,17 +62,28 @@ Trajectory judge(evaluate::Evaluator& evaluator, const orchestrate::RecipeConfig
   request.problem_id = problem.id;
   request.problem_source = problem.source;
   request.candidate = read_file(file);
-  try {
-    Trajectory sample;
-    sample.problem_id = problem.id;
-    Turn& turn = sample.turns.emplace_back();
-    turn.text = turn.code = request.candidate;
-    turn.verdict = evaluator.evaluate(request);
-    turn.status = TurnStatus::kCompleted;
-    return sample;
-  } catch (const Error& error) {  // no verdict says nothing of the kernel
-    return not_judged(problem, Fault::kEvaluatorFailed, error.what());
+  const Json asked = {to_json(request), request.seed, config.evaluator.device, checksum(request.problem_source),
+                      checksum(request.candidate)};
+  const std::string key = checksum(asked.dump());
+  Verdict verdict;
+  if (const auto answer = kept.find(key)) {
+    verdict = verdict_from_json(*answer);
+  } else {
+    try {
+      verdict = evaluator.evaluate(request);
+    } catch (const Error& error) {  // no verdict says nothing of the kernel
+      return not_judged(problem, Fault::kEvaluatorFailed, error.what());
+    }
+    if (verdict.fault == Fault::kProblemError) return not_judged(problem, verdict.fault, verdict.diagnostics);
+    kept.put(key, to_json(verdict));
   }
+  Trajectory sample;
+  sample.problem_id = problem.id;
+  Turn& turn = sample.turns.emplace_back();
+  turn.text = turn.code = tokenizer::unicode::replace_invalid_utf8(request.candidate);  // judged is what the file has
+  turn.verdict = std::move(verdict);
+  turn.status = TurnStatus::kCompleted;
+  return sample;
 }
 
 // Problems that have a kernel, and a place for each of their samples.
@@ -97,10 +112,15 @@ orchestrate::BenchResults results_for(const orchestrate::RecipeConfig& config, c
 
 }  // namespace
 
-void judge_generations(const orchestrate::RecipeConfig& config, const fs::path& folder, const fs::path& output,
-                       bool json) {
+void judge_generations(const orchestrate::RecipeConfig& config, const fs::path& folder,
+                       const orchestrate::RunOptions& options) {
   const Kernels kernels = find_kernels(folder);
   orchestrate::BenchResults results = results_for(config, kernels, folder);
+  const fs::path to = options.output.empty() ? folder / "results" : options.output;
+  const fs::path verdicts = to / "verdicts.jsonl";
+  make_folder(to);  // before anything is judged
+  if (!options.resume) fs::remove(verdicts);
+  dataset::KeptAnswers kept(verdicts);
 
   struct Job {
     const Problem* problem;
@@ -121,7 +141,7 @@ void judge_generations(const orchestrate::RecipeConfig& config, const fs::path& 
   int64_t done = 0;
   const auto work = [&] {
     for (size_t i = next++; i < jobs.size(); i = next++) {
-      *jobs[i].place = judge(evaluator, config, *jobs[i].problem, jobs[i].file);
+      *jobs[i].place = judge(evaluator, config, *jobs[i].problem, jobs[i].file, kept);
       const std::lock_guard lock(showing);
       progress.advance_to(++done);
     }
@@ -131,15 +151,16 @@ void judge_generations(const orchestrate::RecipeConfig& config, const fs::path& 
   for (auto& worker : workers) worker.get();
   progress.finish();
 
-  const fs::path to = output.empty() ? folder / "results" : output;
-  fs::create_directories(to);
   write_results(results, to);
   const auto rows = bench_rows(results);  // throws where no kernel has a verdict
-  if (json) {
+  if (options.json) {
     fmt::print("{}", read_file(to / "figures.json"));
   } else {
-    fmt::print("{}\n{} kernels of {} problems; results {}\n", orchestrate::format_table(rows), jobs.size(),
-               results.problems.size(), to.string());
+    size_t files = 0;
+    for (const auto& [problem, samples] : kernels) files += samples.size();
+    const std::string others = files > jobs.size() ? fmt::format(", {} of no problem here", files - jobs.size()) : "";
+    fmt::print("{}\n{} kernels of {} problems{}; results {}\n", orchestrate::format_table(rows), jobs.size(),
+               results.problems.size(), others, to.string());
   }
 }
 

@@ -277,10 +277,7 @@ RolloutOptions RecipeConfig::rollout_request(const SamplingOptions& sampling, in
   options.evaluate = evaluator.request;
   options.evaluate.mode = evaluator.mode;
   options.evaluate.measure_performance = evaluator.on_gpu();
-  if (model.is_chat()) {
-    options.router = model.chat_url;
-    options.chat_model = model.chat_name;
-  }
+  if (model.is_chat()) options.chat_model = model.chat_name;  // the buffer knows where it is
   return options;
 }
 
@@ -371,6 +368,9 @@ std::map<std::string, std::string> deciding_values(RecipeConfig config) {
   flatten(options_of(config), "", values);
   // Which GPUs judge decides nothing, whether any does decides what is timed and how kernels are run.
   values["evaluator.device"] = config.evaluator.on_gpu() ? "a GPU" : "the CPU";
+  // So with servers that are not ours: one may come back at another address.
+  values["engine.external"] = config.engine.external.empty() ? "none" : "given";
+  values["model.chat_url"] = config.model.is_chat() ? "given" : "none";
   return values;
 }
 

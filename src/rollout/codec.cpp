@@ -19,12 +19,16 @@ class NoCodec : public ChatCodec {
 
  private:
   [[noreturn]] static void refuse() {
-    fail(ErrorKind::kUsage, "the buffer was started without --tokenizer: it can ask chat servers only (chat_model)");
+    fail(ErrorKind::kUsage, "there is no tokenizer here (--tokenizer): only chat servers can be asked (chat_model)");
   }
 };
 
 }  // namespace
 
 std::unique_ptr<ChatCodec> no_chat_codec() { return std::make_unique<NoCodec>(); }
+
+void require_codec(const ChatCodec& codec, const GroupSpec& group) {
+  if (group.options.chat_model.empty()) codec.stop_tokens();
+}
 
 }  // namespace tritonforge::rollout

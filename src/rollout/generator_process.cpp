@@ -93,7 +93,7 @@ GeneratorProcess::State GeneratorProcess::state() const {
 
 void GeneratorProcess::say(const std::string& error) {
   std::lock_guard lock(mutex_);
-  if (!error.empty() && buffer_error_.empty()) log::warn("no word from the buffer: {}", error);
+  if (!error.empty() && buffer_error_.empty()) log::warn("no work from the buffer: {}", error);
   if (error.empty() && !buffer_error_.empty()) log::info("the buffer answers again");
   buffer_error_ = error;
 }
@@ -127,6 +127,7 @@ void GeneratorProcess::ask_for_work(std::stop_token stop) {
     std::vector<WorkItem> items;
     try {
       items = ask(/*leaving=*/false);
+      for (const WorkItem& item : items) require_codec(*codec_, item.group);  // what is not held is others' work
       say("");
       tries = 0;
     } catch (const Error& error) {

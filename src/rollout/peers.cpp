@@ -145,7 +145,7 @@ Result<Json> Peers::call(const std::string& what, const std::string& request_id,
 Result<Completion> Peers::generate(const GroupSpec& group, const std::string& request_id,
                                    const std::vector<int64_t>& prompt, int64_t max_new_tokens, uint64_t seed,
                                    const std::vector<int64_t>& stop_tokens, std::stop_token stop) const {
-  const std::string& router = group.options.router.empty() ? options_.router : group.options.router;
+  const std::string url = router_of(group) + "/generate";
   const SamplingOptions& sampling = group.options.sampling;
   std::optional<Deadline> deadline;  // begins with the first part: the version barrier may hold that up for hours
   // One seed for all parts: noise is a function of seed and position, so that a continuation draws what the aborted
@@ -169,13 +169,12 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
                          {"no_stop_trim", true},
                          {"sampling_seed", part_seed}}}};
     const std::string what = "generate " + request_id;
-    auto reply = call(what, request_id, router + "/generate", body, options_.generate_timeout_s, options_.api_key,
-                      stop);
+    auto reply = call(what, request_id, url, body, options_.generate_timeout_s, options_.api_key, stop);
     if (!reply.ok()) return reply.error();
     if (!deadline) deadline = Deadline::after(options_.patience_s + options_.generate_timeout_s);
     Part part;
     try {
-      part = part_from_json(*reply, router + "/generate");
+      part = part_from_json(*reply, url);
     } catch (const Error& error) {
       return error;
     }
@@ -231,7 +230,7 @@ Result<Peers::Reply> Peers::chat(const GroupSpec& group, const std::string& requ
                                  const std::vector<tokenizer::Message>& messages, uint64_t seed,
                                  std::stop_token stop) const {
   const SamplingOptions& sampling = group.options.sampling;
-  const std::string url = group.options.router + "/chat/completions";
+  const std::string url = router_of(group) + "/chat/completions";
   Json body = {{"model", group.options.chat_model},     {"messages", Json::array()},
                {"temperature", sampling.temperature},   {"top_p", sampling.top_p},
                {"max_tokens", sampling.max_new_tokens}, {"seed", seed >> 33}};  // 31 bits: some servers take no more

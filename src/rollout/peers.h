@@ -67,6 +67,9 @@ class Peers {
   // `request_id` goes along as x-request-id, and its trace as traceparent (contract/trace_ids.h).
   Result<Json> call(const std::string& what, const std::string& request_id, const std::string& url, const Json& body,
                     double timeout_s, const std::string& api_key, std::stop_token stop) const;
+  const std::string& router_of(const GroupSpec& group) const {
+    return group.options.router.empty() ? options_.router : group.options.router;
+  }
   const std::string& evaluator_of(const GroupSpec& group) const {
     return group.options.evaluator.empty() ? options_.evaluator : group.options.evaluator;
   }

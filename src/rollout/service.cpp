@@ -21,6 +21,7 @@ RolloutService::RolloutService(ServiceOptions options, std::unique_ptr<ChatCodec
   const auto unfinished = store_.unfinished();
   size_t samples = 0;
   for (const auto& entry : unfinished) {
+    if (options_.concurrency > 0) require_codec(*codec_, entry.group);
     samples += entry.missing.size();
     pool_.submit(std::make_shared<const GroupSpec>(entry.group), entry.missing);
   }
@@ -32,7 +33,10 @@ RolloutService::~RolloutService() = default;
 Store::Accepted RolloutService::start_groups(const std::vector<GroupSpec>& groups) {
   if (stopping_) fail(ErrorKind::kUnavailable, "the buffer is stopping");
   size_t samples = pool_.queued();
-  for (const GroupSpec& group : groups) samples += static_cast<size_t>(group.n_samples);
+  for (const GroupSpec& group : groups) {
+    if (options_.concurrency > 0) require_codec(*codec_, group);
+    samples += static_cast<size_t>(group.n_samples);
+  }
   if (samples > options_.max_queued) {
     fail(ErrorKind::kUnavailable, "{} samples would wait, at most {} may; send them later", samples,
          options_.max_queued);

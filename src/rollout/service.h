@@ -19,7 +19,8 @@ namespace tritonforge::rollout {
 
 class RolloutService {
  public:
-  // Opens the store and resumes its unfinished groups.
+  // Opens the store and resumes its unfinished groups. Throws kUsage where they want a tokenizer and there is none, as
+  // start_groups does; without a concurrency of its own other processes have theirs.
   RolloutService(ServiceOptions options, std::unique_ptr<ChatCodec> codec);
   ~RolloutService();
 

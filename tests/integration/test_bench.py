@@ -282,6 +282,45 @@ def test_a_bench_that_is_stopped_speaks_of_no_trainer(tmp_path, server):
     assert line.startswith("stopping: the turns under way end ("), line
 
 
+def test_kernels_of_others_are_judged_once_whatever_is_in_them(tmp_path):
+    """A file that is no UTF-8 costs nobody the results, a broken problem no rate; and verdicts outlive a kill."""
+    theirs, problems, output = tmp_path / "theirs", tmp_path / "problems/level1", tmp_path / "run"
+    theirs.mkdir()
+    problems.mkdir(parents=True)
+    (problems / "1_relu.py").write_text(PROBLEM.format(operator="relu"))
+    (problems / "2_broken.py").write_text(PROBLEM.format(operator="there_is_no_such_operator"))
+    for name in ("1_sample_0", "2_sample_0", "7_sample_0"):
+        (theirs / f"level_1_problem_{name}_kernel.py").write_text(KERNEL.format(expression=EXPRESSIONS["relu"]))
+    (theirs / "level_1_problem_1_sample_1_kernel.py").write_bytes(b"# caf\xe9\n")
+
+    def judged(*flags, to=output, code=0):
+        command = [BINARY, "bench", "--problems", problems.parent, "--generations", theirs, "--output", to, *flags]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+        assert done.returncode == code, done.stderr
+        return done
+
+    assert "3 kernels of 2 problems, 1 of no problem here; results" in judged().stdout
+    figures = json.loads((output / "figures.json").read_text())
+    every = next(row for row in figures["rows"] if row["group"] == "all" and row["answer"] == "best")
+    assert (every["samples"], every["failed"], every["correct"]["value"]) == (2, 1, 0.5)
+    assert "# caf\ufffd\n" in pq.read_table(output / "samples.parquet")["code"].to_pylist()
+
+    lines = (output / "verdicts.jsonl").read_text().splitlines(keepends=True)
+    (output / "verdicts.jsonl").write_text(lines[0] + lines[1][:40])  # as a kill leaves it
+    judged("--resume")
+    again = (output / "verdicts.jsonl").read_text().splitlines(keepends=True)
+    assert len(again) == 2 and again[0] == lines[0]
+    judged()
+    assert (output / "verdicts.jsonl").read_text().splitlines(keepends=True)[0] != lines[0]
+
+    (tmp_path / "kept/verdicts.jsonl").mkdir(parents=True)  # what cannot be kept is no failed evaluation
+    said = judged("--resume", to=tmp_path / "kept", code=1).stderr.splitlines()[-1]
+    assert said == f"tritonforge: cannot open {tmp_path}/kept/verdicts.jsonl: Is a directory"
+    (tmp_path / "file").touch()
+    said = judged(to=tmp_path / "file/run", code=1).stderr
+    assert said == f"tritonforge: {tmp_path}/file/run: cannot be made: Not a directory\n"
+
+
 def test_an_engine_behind_a_key_is_sent_that_of_the_environment(tmp_path):
     write_problems(tmp_path / "problems.parquet")
     engine = subprocess.Popen(

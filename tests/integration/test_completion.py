@@ -17,6 +17,14 @@ def said(*arguments):
     return subprocess.run([BINARY, *arguments], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.parametrize("command", [["schema", "engine"], ["model", "list"]], ids=" ".join)  # long and short
+def test_what_a_full_disk_does_not_take_is_no_success(command):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([BINARY, *command], stdout=full, stderr=subprocess.PIPE, text=True)
+    line = "tritonforge: cannot write to standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, line)
+
+
 def bash_offers(script, *words):
     line = " ".join(f"'{word}'" for word in ("tritonforge", *words))
     ask = f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words)}; _tritonforge; "

@@ -102,6 +102,13 @@ TEST_F(RecipeTest, OnlyWhatDecidesTheResultKeepsAResumeFromGoingOn) {
   EXPECT_THAT(changes({other}), ::testing::ElementsAre(HasSubstr("rollout.enable_thinking"))) << "in SFT's text, too";
   begun = {"bench"};
   EXPECT_THAT(changes({"rl.problems=q", "rollout.gamma=0.9"}), ::testing::ElementsAre(HasSubstr("rollout.gamma")));
+
+  const auto measured = write("b.yaml",
+                              "name: a\nmodel: {path: m}\nstages: [bench]\nbench: {problems: p, models: [base]}\n");
+  const auto at = [&](const std::string& urls) { return load_recipe(measured, {"engine.external=" + urls}); };
+  EXPECT_THAT(deciding_changes(at("['http://a:1']"), at("['http://b:2']"), begun), ::testing::IsEmpty());
+  EXPECT_THAT(deciding_changes(at("[]"), at("['http://b:2']"), begun),
+              ::testing::ElementsAre("engine.external: none, now given"));
 }
 
 TEST_F(RecipeTest, PairsAreJudgedAsTheEvaluatorsSectionSays) {
@@ -157,7 +164,12 @@ TEST_F(RecipeTest, AChatServerCanBeMeasuredAndNotTrained) {
   const auto bench = write("a.yaml", model + "stages: [bench]\nbench: {problems: p, models: [base]}\n");
   const RolloutOptions request = load_recipe(bench, {}).rollout_request({}, 1);
   EXPECT_EQ(request.chat_model, "m");
-  EXPECT_EQ(request.router, "http://h/v1");
+  EXPECT_EQ(request.router, "");  // the buffer's, so that what is under way goes on where the server stands then
+  const auto changes = [&](const std::string& set) {
+    return deciding_changes(load_recipe(bench, {}), load_recipe(bench, {set}), {"bench"});
+  };
+  EXPECT_THAT(changes("model.chat_url=http://other:1/v1"), ::testing::IsEmpty());
+  EXPECT_THAT(changes("model.chat_name=n"), ::testing::ElementsAre("model.chat_name: m, now n"));
   EXPECT_THAT(error_of([&] { load_recipe(bench, {"stages=[rl, bench]", "rl.problems=p"}); }),
               HasSubstr("it is not trained"));
   EXPECT_THAT(error_of([&] { load_recipe(bench, {"model.path=x"}); }), HasSubstr("two models"));

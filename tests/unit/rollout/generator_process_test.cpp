@@ -77,6 +77,16 @@ TEST(GeneratorProcessTest, AsksOnceForManyPlaces) {
   answers.release(1000);
 }
 
+TEST(GeneratorProcessTest, WithoutATokenizerItTakesNoWorkOfTokensAndSaysSo) {
+  Giver buffer;
+  MockPeers mock;
+  GeneratorOptions options{.buffer = buffer.url(), .name = "a", .peers = mock.options(), .concurrency = 4};
+  GeneratorProcess process(options, no_chat_codec());
+  EXPECT_THAT(buffer.wait_asked(2), ::testing::Each(4));  // it holds none of the first four
+  EXPECT_THAT(process.state().buffer_error, ::testing::HasSubstr("--tokenizer"));
+  EXPECT_EQ(process.state().delivered, 0);
+}
+
 TEST(GeneratorProcessTest, AStopWaitsForNoAnswerOfTheBuffer) {
   std::promise<net::ResponderPtr> asked;
   std::promise<void> left;

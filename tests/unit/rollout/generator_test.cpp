@@ -367,7 +367,6 @@ TEST_F(GeneratorTest, WhatWasKeptIsNotAskedForAgain) {
 TEST_F(GeneratorTest, AChatServerIsToldTheWholeConversation) {
   GroupSpec group = group_spec("g");
   group.options.chat_model = "some/model";
-  group.options.router = mock.options().router;
   group.options.max_turns = 2;
   group.options.sampling.temperature = 0.3;
   PeerOptions options = mock.options();

@@ -73,6 +73,31 @@ class ServerTest : public ::testing::Test {
   std::string last_text;
 };
 
+TEST_F(ServerTest, WithoutATokenizerGroupsOfTokensAreRefusedAndNotSpent) {
+  const auto start = [&](size_t concurrency, std::unique_ptr<ChatCodec> codec) {
+    server.reset();
+    service.reset();
+    const ServiceOptions options{
+        .database = folder.path() / "no-tokenizer.sqlite", .peers = mock.options(), .concurrency = concurrency};
+    service = std::make_unique<RolloutService>(options, std::move(codec));
+    server = std::make_unique<BufferServer>(*service, net::ServerOptions{.worker_threads = 8});
+    server->start();
+  };
+  judge_by_text();
+  start(4, no_chat_codec());
+  const auto [status, reply] = call("POST", "/v2/rollouts", rollouts({"a"}));
+  EXPECT_EQ(status, 400);
+  EXPECT_EQ(reply["error"]["message"],
+            "there is no tokenizer here (--tokenizer): only chat servers can be asked (chat_model)");
+
+  start(0, no_chat_codec());  // generators elsewhere have one
+  EXPECT_EQ(call("POST", "/v2/rollouts", rollouts({"a"})).second["accepted"], Json({"a"}));
+  EXPECT_THROW(start(4, no_chat_codec()), Error);  // in place of failing what waits
+  start(4, std::make_unique<ByteCodec>());
+  const auto leased = call("POST", "/v2/groups/lease", lease("l", 1)).second;
+  EXPECT_EQ(leased["figures"]["failed"], 0);
+}
+
 TEST_F(ServerTest, GeneratesLeasesAndCommits) {
   judge_by_text();
   auto [status, reply] = call("POST", "/v2/rollouts", rollouts({"a", "b", "c"}));
