@@ -1,3 +1,4 @@
+# handed: no plan has complex numbers
 import torch
 import torch.nn as nn
 
