@@ -88,6 +88,11 @@ struct Call {
   }
 };
 
+// Of all pairs; the last one is what cdist has a product for, beyond 25 rows.
+bool is_distances(std::string_view name) {
+  return name == "cdist" || name == "_cdist_forward" || name == "_euclidean_dist";
+}
+
 bool is_attention(const Call& call) {
   return call.name.find("attention") != std::string_view::npos && call.in.size() > 1;
 }
@@ -125,7 +130,7 @@ double product_flops(const Call& call) {
     return 2 * std::max(1.0, results) * inner(0);
   if (name == "addmm" || name == "baddbmm" || name == "addmv") return 2 * results * inner(1);
   if (name == "addbmm") return 2 * results * inner(1) * (in.size() > 1 ? size(*in[1], 0) : 1);  // sums over matrices
-  if (name == "_cdist_forward" || name == "cdist") return 4 * std::max(1.0, results) * inner(0);
+  if (is_distances(name)) return 4 * std::max(1.0, results) * inner(0);
   if (name.find("conv") != std::string_view::npos && in.size() > 1 && in[1]->shape.size() > 1 && in[1]->shape[0] > 0) {
     // Each result takes a filter's inputs; where it is transposed, each input goes to a filter's results.
     const bool transposed = name.find("transpose") != std::string_view::npos || call.argument(6) == Json(true);
@@ -219,7 +224,7 @@ void add_products(const Call& call, Products& products) {
     products[std::llround(size(*call.in[1], -2))] += flops / 2;
     return;
   }
-  const bool distances = call.name.find("cdist") != std::string_view::npos;  // half of it may be done as a product
+  const bool distances = is_distances(call.name);  // half of it may be done as a product
   const double multiplied = distances ? flops / 2 : flops;
   products[std::llround(multiplied / (2 * std::max(1.0, call.results())))] += multiplied;
 }
@@ -300,7 +305,7 @@ double hidden_bytes(const Call& call, const ReferenceWork& reference) {
     return kOnScores * element * call.results() / std::max(1.0, size(*call.out.front(), -1)) * size(*in[1], -2);
   }
   if (name.find("pool") != std::string_view::npos) return kOfSums * element * call.results() * windows_of(call);
-  if (name.find("cdist") != std::string_view::npos) return 2 * element * call.results();         // the root of the sums
+  if (is_distances(name)) return 2 * element * call.results();                                   // the root of the sums
   if (name == "addbmm" && in.size() > 1) return 2 * element * call.results() * size(*in[1], 0);  // what is summed
   return 0;
 }
@@ -425,8 +430,8 @@ double product_flops(const Plan& plan, const std::set<size_t>& with_zeros) {
     const Values multiplied = factors(call);
     const bool less = std::any_of(multiplied.begin(), multiplied.end(), is_masked) ||
                       std::any_of(call.out.begin(), call.out.end(), is_masked) ||
-                      (is_attention(call) && call.in.size() > 3);              // it is given a mask
-    const bool distances = call.name.find("cdist") != std::string_view::npos;  // |x|^2 - 2 x y + |y|^2: one product
+                      (is_attention(call) && call.in.size() > 3);  // it is given a mask
+    const bool distances = is_distances(call.name);                // |x|^2 - 2 x y + |y|^2: one product
     if (!less) flops += (distances ? 0.5 : 1) * product_flops(call);
   }
   return flops;

@@ -371,6 +371,12 @@ TEST(ReferenceWork, OfABilinearFormIsAProductAndASumForEachPlace) {
       2.0 * 64 * 16 * 32 * 24 / 20 + 4 * (64 * 32 + 16 * 32 * 24 + 64 * 24 + 64 * 16));
 }
 
+TEST(ReferenceWork, OfDistancesHoldsAProductHoweverTorchMakesThem) {
+  const std::vector<std::vector<int64_t>> shapes = {{48, 24}, {40, 24}, {48, 40}};
+  const ReferenceWork reference = reference_of_unlisted("_euclidean_dist", shapes, Json::array());
+  EXPECT_EQ(reference.products, (Products{{24, 2.0 * 48 * 40 * 24}}));
+}
+
 TEST(ReferenceWork, OfAFourierTransformIsThatOfAFastOne) {
   const double n = 8 * 64;
   EXPECT_DOUBLE_EQ(work_of_unlisted("_fft_r2c", {{8, 64}, {2, 8, 33}}, {{1}, 0, true}).computing,
