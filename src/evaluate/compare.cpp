@@ -50,8 +50,6 @@ double read(Dtype dtype, const std::byte* at) {
   return 0;
 }
 
-bool is_floating(Dtype dtype) { return dtype <= Dtype::kBFloat16; }
-
 // Strides in elements of each dimension.
 std::vector<int64_t> strides_of(const TensorView& tensor) {
   std::vector<int64_t> strides(tensor.shape.size());

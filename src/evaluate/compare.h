@@ -24,6 +24,7 @@ constexpr std::array<std::string_view, 10> names_of(Dtype) {
   return {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"};
 }
 size_t size_of(Dtype dtype);
+constexpr bool is_floating(Dtype dtype) { return dtype <= Dtype::kBFloat16; }
 
 // A dense tensor: `order` lists the dimensions from the outermost in memory to the innermost.
 struct TensorView {

@@ -229,6 +229,8 @@ def test_a_process_that_ends_itself_is_judged_at_once(plan, body, kind):
         ("relu_kernel[(1,)](x, x)\nreturn x", "plan", "runtime_error", False),
         ("return launch(x).view(3, 7)", "plan", "runtime_error", True),  # its kernel compiles, and that counts
         ("launch(x)\nreturn y", "plan", "runtime_error", True),
+        ("raise ValueError('half a character: \\udcff')", "plan", "runtime_error", False),  # and no forged frame
+        ("relu_kernel[(x.numel() / 256, )](x, x, x.numel(), B=256)\nreturn x", "plan", "runtime_error", False),
         ("if type(x) is not torch.Tensor: x.data_of\nreturn launch(x)", "interpret", "unproven", True),  # of recording
         ("torch.cuda.none_such()\nreturn launch(x)", "interpret", "runtime_error", False),  # of a GPU, perhaps
     ],

@@ -5,6 +5,7 @@ The IR text goes to the trusted side, which has it lowered to machine code in a 
 """
 
 import functools
+import operator
 import types
 
 import triton
@@ -34,7 +35,10 @@ def launch_grid(grid, bound):
         raise ValueError("no grid was given")
     if callable(grid):
         grid = grid(bound)
-    grid = tuple(int(n) for n in (grid if isinstance(grid, (tuple, list)) else (grid,)))
+    grid = grid if isinstance(grid, (tuple, list)) else (grid,)
+    if any(not hasattr(n, "__index__") for n in grid):
+        raise TypeError(f"grid {grid} must have integer sizes: triton.cdiv(n, BLOCK) or //, not /")
+    grid = tuple(operator.index(n) for n in grid)
     if not 1 <= len(grid) <= 3:
         raise ValueError(f"grid {grid} must have one to three sizes")
     grid = grid + (1,) * (3 - len(grid))

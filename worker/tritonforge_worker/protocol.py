@@ -59,7 +59,7 @@ class Channel:
 
     def send(self, header, payload=()):
         total = sum(len(part) for part in payload)
-        text = json.dumps(header).encode()
+        text = json.dumps(header, ensure_ascii=False).encode("utf-8", "replace")  # of half a surrogate pair a '?'
         self._sendall(struct.pack("<IQ", len(text), total) + text)
         for part in payload:
             self._sendall(part)

@@ -82,11 +82,11 @@ def matched(own, wanted):
 
 def wide(tensor, how, draw):
     """An input drawn wider: every row of its first dimension scaled by another factor of about 1/2 to 4; "signed" moves
-    it around zero first. Integers and booleans stay."""
+    it around zero first. Zeros stay, of which a triangle or a mask may be made, and so do integers and booleans."""
     if not tensor.is_floating_point() or tensor.numel() == 0:
         return tensor
     rows = (tensor.shape[0],) + (1,) * (tensor.dim() - 1) if tensor.dim() else ()
     scale = torch.exp(0.5 * math.log(2) + math.log(2) * torch.randn(rows, generator=draw)).to(tensor.dtype)
     if how == "signed":
-        tensor = tensor - tensor.mean()
+        tensor = torch.where(tensor == 0, tensor, tensor - tensor.mean())
     return tensor * scale

@@ -75,21 +75,33 @@ class Graph {
     const std::string name = step.name.substr(std::min<size_t>(6, step.name.size()));
     if ((name == "sum" || name == "mean") && given.size() == 1) return sum_of(step, given[0]);
     const size_t first = name == "addmm" || name == "baddbmm" || name == "addmv" ? 1 : 0;
-    const bool linear = name == "linear";
+    const bool pointwise = name == "convolution" && is_pointwise(step, given), linear = name == "linear" || pointwise;
     if (first == 0 && !linear && name != "mm" && name != "bmm" && name != "mv" && name != "matmul") return {};
     if (given.size() < first + 2) return {};
     const auto &left = shape(given[first]), &right = shape(given[first + 1]);
     const size_t rank = linear ? 2 : right.size();
-    if (rank < 1 || rank > 3 || right.size() != (linear ? 2 : rank) || left.empty()) return {};
+    if (rank < 1 || rank > 3 || (!pointwise && right.size() != rank) || left.empty()) return {};
     if (!linear && rank > 1 && left.size() != rank) return {};
     if (rank == 1 && left.size() != 2) return {};
     Product made{.left = given[first], .right = given[first + 1]};
-    made.length = left.back();
+    made.length = pointwise ? left[1] : left.back();
     if (rank == 3) made.matrices = left[0];
     made.columns = rank == 1 ? 1 : linear ? right[0] : right.back();
     const int64_t elements = plan_.values[at(given[first])].elements();
     made.rows = elements / std::max<int64_t>(1, made.length * made.matrices);
     return made;
+  }
+
+  // A convolution whose filters look at one place: a linear layer of channels.
+  bool is_pointwise(const PlanStep& step, const std::vector<int>& given) const {
+    if (given.size() < 2 || step.args.size() != 9) return false;
+    const auto &input = shape(given[0]), &filter = shape(given[1]);
+    const auto all = [&](const Json& sizes, int64_t wanted) {
+      return std::all_of(sizes.begin(), sizes.end(), [&](const Json& size) { return size == Json(wanted); });
+    };
+    return input.size() > 2 && filter.size() == input.size() && input[1] == filter[1] &&
+           std::all_of(filter.begin() + 2, filter.end(), [](int64_t size) { return size == 1; }) &&
+           all(step.args[3], 1) && all(step.args[4], 0) && step.args[6] != Json(true) && step.args[8] == Json(1);
   }
 
   // Over one of two dimensions, or of the last two of three.

@@ -3,9 +3,10 @@
 // best order counts as done by torch (plan/work.h) where a candidate's plan has torch make products that the best order
 // has and the reference has not.
 //
-// A chain are products (mm, bmm, mv, linear, addmm) of which one is a factor of the other and nothing else looks at it,
-// through views; a sum or mean over one of a product's dimensions ends it as a product with ones. An added bias stays
-// in place. The order is chosen by operations and bytes as everywhere in plan/work.h.
+// A chain are products (mm, bmm, mv, linear, addmm, a convolution of single places) of which one is a factor of the
+// other and nothing else looks at it, through views; a sum or mean over one of a product's dimensions ends it as a
+// product with ones. An added bias stays in place. The order is chosen by operations and bytes as everywhere in
+// plan/work.h.
 #include <algorithm>
 #include <array>
 #include <map>

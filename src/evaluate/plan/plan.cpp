@@ -64,7 +64,8 @@ const Names kMoving = {
     // copies
     "clone", "contiguous", "copy", "copy_", "_to_copy", "to", "cat", "stack", "repeat", "repeat_interleave", "flip",
     "roll", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d",
-    "pixel_shuffle", "pixel_unshuffle", "rot90", "tril", "triu", "tril_", "triu_", "im2col"};
+    "pixel_shuffle", "pixel_unshuffle", "rot90", "tril", "triu", "tril_", "triu_", "im2col", "upsample_nearest1d",
+    "upsample_nearest2d"};
 
 const Names kComputing = {
     // elementwise
@@ -94,14 +95,14 @@ const Names kComputing = {
     "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "max_pool1d",
     "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices",
     "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "_adaptive_avg_pool2d",
-    "_adaptive_avg_pool3d", "adaptive_max_pool2d", "upsample_nearest1d", "upsample_nearest2d", "upsample_bilinear2d",
-    "native_layer_norm", "layer_norm", "native_group_norm", "group_norm", "native_batch_norm",
-    "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "batch_norm", "instance_norm", "rms_norm",
-    "_fused_rms_norm", "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_attention_math", "cdist", "_cdist_forward", "pairwise_distance", "cosine_similarity", "cross",
-    "linalg_cross", "lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "nll_loss", "nll_loss_forward",
-    "nll_loss2d_forward", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss",
+    "_adaptive_avg_pool3d", "adaptive_max_pool2d", "upsample_bilinear2d", "native_layer_norm", "layer_norm",
+    "native_group_norm", "group_norm", "native_batch_norm", "_native_batch_norm_legit",
+    "_native_batch_norm_legit_no_training", "batch_norm", "instance_norm", "rms_norm", "_fused_rms_norm",
+    "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math",
+    "cdist", "_cdist_forward", "pairwise_distance", "cosine_similarity", "cross", "linalg_cross", "lstm", "gru",
+    "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "nll_loss", "nll_loss_forward", "nll_loss2d_forward", "mse_loss",
+    "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div",
+    "soft_margin_loss",
     // random numbers: the replayer's generator is seeded by the trusted side
     "rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "bernoulli_",
     "uniform_", "normal_", "native_dropout", "dropout"};

@@ -34,13 +34,15 @@ double size(const PlanValue& value, int64_t dimension) {
 const std::unordered_map<std::string_view, double> kPasses = {
     {"sigmoid", 5}, {"tanh", 7}, {"log_sigmoid", 6}, {"log_sigmoid_forward", 6}, {"silu", 6}, {"mish", 12},
     {"gelu", 14}, {"softplus", 4}, {"softsign", 4}, {"elu", 6}, {"selu", 6}, {"celu", 6}, {"hardswish", 5},
-    {"hardsigmoid", 4}, {"relu", 2}, {"relu6", 2}, {"hardtanh", 2}, {"leaky_relu", 4}, {"prelu", 4},
-    {"_prelu_kernel", 4}, {"hardshrink", 5}, {"softshrink", 6}, {"threshold", 3}, {"glu", 6}, {"clamp", 2}, {"sinh", 5},
+    {"hardsigmoid", 4}, {"relu", 2}, {"relu6", 3}, {"hardtanh", 3}, {"leaky_relu", 4}, {"prelu", 4},
+    {"_prelu_kernel", 4}, {"hardshrink", 5}, {"softshrink", 6}, {"threshold", 3}, {"glu", 6}, {"clamp", 3}, {"sinh", 5},
     {"cosh", 5}, {"asinh", 5}, {"acosh", 5}, {"atanh", 5}, {"tan", 3}, {"exp2", 2}, {"expm1", 2}, {"log1p", 2},
     {"log2", 2}, {"log10", 2}, {"rsqrt", 2}, {"logit", 4}, {"lerp", 4}, {"addcmul", 4}, {"addcdiv", 4}, {"hypot", 5},
     {"xlogy", 5}, {"nan_to_num", 6}, {"abs", 3}, {"sign", 4}, {"fmod", 4}, {"remainder", 4}, {"atan2", 4},
+    {"clamp_min", 3}, {"clamp_max", 3}, {"maximum", 2}, {"minimum", 2}, {"fmax", 2}, {"fmin", 2}, {"frac", 3},
+    {"pow", 3}, {"copysign", 3}, {"heaviside", 3}, {"floor_divide", 2}, {"where", 4}, {"masked_fill", 4},
     // reductions and norms
-    {"mean", 2}, {"var", 5}, {"std", 6}, {"var_mean", 6}, {"std_mean", 7}, {"norm", 4}, {"linalg_vector_norm", 4},
+    {"mean", 2}, {"prod", 3}, {"count_nonzero", 4}, {"cumsum", 2}, {"cumprod", 2}, {"var", 5}, {"std", 6}, {"var_mean", 6}, {"std_mean", 7}, {"norm", 4}, {"linalg_vector_norm", 4},
     {"logsumexp", 6}, {"logcumsumexp", 5}, {"aminmax", 2}, {"softmax", 6}, {"_softmax", 6}, {"_safe_softmax", 6},
     {"log_softmax", 7}, {"_log_softmax", 7}, {"native_layer_norm", 9}, {"layer_norm", 9}, {"native_group_norm", 9},
     {"group_norm", 9}, {"native_batch_norm", 9}, {"_native_batch_norm_legit", 9}, {"batch_norm", 9},
@@ -86,6 +88,11 @@ struct Call {
   }
 };
 
+// Of all pairs; the last one is what cdist has a product for, beyond 25 rows.
+bool is_distances(std::string_view name) {
+  return name == "cdist" || name == "_cdist_forward" || name == "_euclidean_dist";
+}
+
 bool is_attention(const Call& call) {
   return call.name.find("attention") != std::string_view::npos && call.in.size() > 1;
 }
@@ -123,7 +130,7 @@ double product_flops(const Call& call) {
     return 2 * std::max(1.0, results) * inner(0);
   if (name == "addmm" || name == "baddbmm" || name == "addmv") return 2 * results * inner(1);
   if (name == "addbmm") return 2 * results * inner(1) * (in.size() > 1 ? size(*in[1], 0) : 1);  // sums over matrices
-  if (name == "_cdist_forward" || name == "cdist") return 4 * std::max(1.0, results) * inner(0);
+  if (is_distances(name)) return 4 * std::max(1.0, results) * inner(0);
   if (name.find("conv") != std::string_view::npos && in.size() > 1 && in[1]->shape.size() > 1 && in[1]->shape[0] > 0) {
     // Each result takes a filter's inputs; where it is transposed, each input goes to a filter's results.
     const bool transposed = name.find("transpose") != std::string_view::npos || call.argument(6) == Json(true);
@@ -217,7 +224,7 @@ void add_products(const Call& call, Products& products) {
     products[std::llround(size(*call.in[1], -2))] += flops / 2;
     return;
   }
-  const bool distances = call.name.find("cdist") != std::string_view::npos;  // half of it may be done as a product
+  const bool distances = is_distances(call.name);  // half of it may be done as a product
   const double multiplied = distances ? flops / 2 : flops;
   products[std::llround(multiplied / (2 * std::max(1.0, call.results())))] += multiplied;
 }
@@ -235,6 +242,46 @@ bool selects(std::string_view name) {
   return kSelecting.contains(name);
 }
 
+// Elements of a pool's window; 0 where none of them overlap.
+double windows_of(const Call& call) {
+  if (call.name.find("adaptive") == std::string_view::npos) return product_of(call.argument(1));
+  double window = 1;
+  bool overlap = false;
+  for (int64_t dimension = -static_cast<int64_t>(call.argument(1).size()); dimension < 0; ++dimension) {
+    const double ratio = size(*call.in.front(), dimension) / std::max(1.0, size(*call.out.front(), dimension));
+    window *= std::ceil(ratio);
+    overlap = overlap || ratio != std::floor(ratio);
+  }
+  return overlap ? window : 0;
+}
+
+// Elements that are compared with each other where a search or a count is spelled out.
+double compared(const Call& call) {
+  const auto given = static_cast<double>(call.in.front()->elements());
+  if (call.name == "bincount" || call.name == "histc") return given * call.results();
+  if ((call.name == "searchsorted" || call.name == "bucketize") && call.in.size() > 1)
+    return given * size(*call.in[1], -1);
+  return 0;
+}
+
+// A product and a sum in one call.
+bool adds_product(std::string_view name) {
+  return name == "addmm" || name == "baddbmm" || name == "addmv" || name == "linear";
+}
+
+// Factors and roundings within a call, each an operation of its own: alpha and beta of add and addmm, div's mode.
+double within(const Call& call) {
+  double found = 0;
+  for (const char* option : {"alpha", "beta", "rounding_mode"}) {
+    const Json value = call.step.kwargs.is_object() ? call.step.kwargs.value(option, Json()) : Json();
+    const bool does_nothing = value.is_null() || value == Json(1) || value == Json(0);
+    found += does_nothing ? 0 : 1;
+  }
+  return found;
+}
+std::string with_options(const Call& call) { return std::string(call.name) + " with options"; }
+double within_bytes(const Call& call) { return call.out.empty() ? 0 : 2 * within(call) * bytes_of(*call.out.front()); }
+
 // Bytes that a formula of elementary calls would move beside the call's own tensors.
 double hidden_bytes(const Call& call, const ReferenceWork& reference) {
   const auto& [name, in] = std::pair(call.name, call.in);
@@ -243,13 +290,22 @@ double hidden_bytes(const Call& call, const ReferenceWork& reference) {
   if (selects(name) && (reference.calls.contains("sort") || reference.calls.contains("argsort")))
     return static_cast<double>(in[0]->elements()) * static_cast<double>(size_of(in[0]->dtype) + size_of(Dtype::kInt64));
   const auto element = static_cast<double>(size_of(call.out.front()->dtype));
+  constexpr double kOfSums = 3;                        // a sum is read, a term is read, and their sum is written
+  constexpr double kOnPairs = 5;                       // two comparisons, both, a number of it, a sum
+  if (name == "topk" && call.argument(1).is_number())  // so many maxima, each taken out before the next
+    return kOfSums * bytes_of(*in[0]) * call.argument(1).get<double>();
+  if (const double pairs = compared(call); pairs > 0) return kOnPairs * pairs / kFlopsPerByte;
+  // Where a reference makes no products at all, their terms are written, read and added up.
+  if (reference.products.empty() && reference.work.computing > 0 && product_flops(call) > 0)
+    return (1 + kOfSums) * element * product_flops(call) / 2;
+  const bool fused = std::any_of(reference.calls.begin(), reference.calls.end(), adds_product);
+  if (adds_product(name) && in.size() > 2 && !fused && !reference.calls.empty()) return 2 * element * call.results();
   if (is_attention(call)) {
     constexpr double kOnScores = 18;  // two products, scale, mask and softmax read and write them
     return kOnScores * element * call.results() / std::max(1.0, size(*call.out.front(), -1)) * size(*in[1], -2);
   }
-  if (name.find("pool") != std::string_view::npos && !name.starts_with("adaptive") && !name.starts_with("_adaptive"))
-    return element * call.results() * product_of(call.argument(1));                              // the windows
-  if (name.find("cdist") != std::string_view::npos) return 2 * element * call.results();         // the root of the sums
+  if (name.find("pool") != std::string_view::npos) return kOfSums * element * call.results() * windows_of(call);
+  if (is_distances(name)) return 2 * element * call.results();                                   // the root of the sums
   if (name == "addbmm" && in.size() > 1) return 2 * element * call.results() * size(*in[1], 0);  // what is summed
   return 0;
 }
@@ -306,9 +362,28 @@ Call call_of(const Plan& plan, const PlanStep& step) {
 }
 
 // Calls that take parts of their tensors away.
-bool masks(const Call& call) {
-  return call.name == "tril" || call.name == "triu" || call.name == "masked_fill" || call.name == "where" ||
-         call.name == "masked_scatter";
+bool is_mask(std::string_view name) {
+  return name == "tril" || name == "triu" || name == "masked_fill" || name == "where" || name == "masked_scatter";
+}
+bool masks(const Call& call) { return is_mask(call.name); }
+
+// A cast to whole numbers.
+bool rounds(const Call& call) {
+  return !call.out.empty() && !is_floating(call.out.front()->dtype) &&
+         std::any_of(call.in.begin(), call.in.end(), [](const PlanValue* value) { return is_floating(value->dtype); });
+}
+
+// Data that a call only moves. A triangle is a mask where the reference has no call for one, but a product.
+bool moves_data(const Call& call, const ReferenceWork& reference) {
+  if (!only_moves(call.step.name) || rounds(call)) return false;
+  return !masks(call) || std::any_of(reference.calls.begin(), reference.calls.end(), is_mask);
+}
+
+// Takes elements from where they are told to.
+bool gathers(std::string_view name) {
+  static const std::set<std::string_view> kGathering = {"index", "index_select", "gather",
+                                                        "take",  "embedding",    "take_along_dim"};
+  return kGathering.contains(name);
 }
 
 // What a product multiplies, without what it adds.
@@ -355,8 +430,8 @@ double product_flops(const Plan& plan, const std::set<size_t>& with_zeros) {
     const Values multiplied = factors(call);
     const bool less = std::any_of(multiplied.begin(), multiplied.end(), is_masked) ||
                       std::any_of(call.out.begin(), call.out.end(), is_masked) ||
-                      (is_attention(call) && call.in.size() > 3);              // it is given a mask
-    const bool distances = call.name.find("cdist") != std::string_view::npos;  // |x|^2 - 2 x y + |y|^2: one product
+                      (is_attention(call) && call.in.size() > 3);  // it is given a mask
+    const bool distances = is_distances(call.name);                // |x|^2 - 2 x y + |y|^2: one product
     if (!less) flops += (distances ? 0.5 : 1) * product_flops(call);
   }
   return flops;
@@ -382,7 +457,7 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference) {
   for (const PlanStep& step : plan.steps) {
     if (step.kernel >= 0) continue;
     const Call call = call_of(plan, step);
-    const bool moves = only_moves(step.name), free = is_free(step.name);
+    const bool moves = moves_data(call, reference), free = is_free(step.name);
     double product = 0;
     if (!moves && !free) {
       product = std::max(product_flops(call), unlisted_flops(call));
@@ -394,12 +469,13 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference) {
                                : 0;
     double most = std::max(call.results(), hidden_elements(call)), inputs = 0;
     bool of_spread = false;
+    std::set<const PlanValue*> seen;  // x * x reads x once
     for (const PlanValue* value : call.in) {
       const auto elements = static_cast<double>(value->elements());
       most = std::max(most, elements);
       inputs += elements;
       of_spread = of_spread || spread.contains(value);
-      if (!spread.contains(value)) read += bytes_of(*value);
+      if (!spread.contains(value) && seen.insert(value).second) read += bytes_of(*value);
     }
     const bool wider = product == 0 && !moves && !free && spreads(call);
     double bytes = read;
@@ -412,7 +488,8 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference) {
     const bool known = reference.calls.contains(std::string(call.name));
     const double passes = known ? 1 : passes_of(call.name);
     const double all = passes * ((product > 0 ? product : most) / kFlopsPerByte + bytes) +
-                       (known ? 0 : hidden_bytes(call, reference));
+                       (known ? 0 : hidden_bytes(call, reference)) +
+                       (reference.calls.contains(with_options(call)) ? 0 : within_bytes(call));
     (moves ? work.moving : work.computing) += all;
   }
   work.computing += saved_by_pieces(products, reference.products) / kFlopsPerByte;
@@ -422,13 +499,18 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference) {
 
 ReferenceWork reference_work(const Plan& plan) {
   ReferenceWork reference;
+  bool computes = false;  // more than to look up
   for (const PlanStep& step : plan.steps) {
     if (step.kernel >= 0) continue;
     const Call call = call_of(plan, step);
     reference.calls.emplace(call.name);
-    if (!is_free(step.name) && !only_moves(step.name)) add_products(call, reference.products);
+    if (within(call) > 0) reference.calls.insert(with_options(call));
+    if (is_free(step.name) || only_moves(step.name)) continue;
+    add_products(call, reference.products);
+    computes = computes || !gathers(call.name);
   }
   reference.work = aten_work(plan, reference);
+  if (!computes) reference.work = {.moving = reference.work.of(true)};
   reference.chains = chains_of(plan);
   return reference;
 }

@@ -11,9 +11,11 @@
 //               its bytes: torch.mm does the same without writing it
 //               what operands are broadcast to within a call, and the rows that bags add up, count, though no tensor
 //               has them: cosines of all pairs and weighted bags are products
-//               one call for what a formula spells out in several (gelu, softmax, a norm, attention, a pool's windows)
-//               weighs as much as these, where the reference does not make that call itself; one that selects (topk,
-//               median, max) as the sort from which the reference takes it
+//               one call for what a formula spells out in several (gelu, softmax, a norm, attention, a pool's windows,
+//               a search, a count, a product of a reference that makes none, a factor within a call) weighs as much as
+//               these, where the reference does not make that call itself; one that selects (topk, median, max) as the
+//               sort from which the reference takes it
+//               what is given to a call twice is read once
 //               products whose sums are of other lengths than the reference's are pieces of these (Strassen's seven,
 //               Winograd's tiles): what pieces saved of the reference's products counts as done by torch, up to four
 //               times what they are. Parts of a result, whose sums are whole, save nothing and count as they are
@@ -25,8 +27,9 @@
 //   launches    bytes of all loads and stores; float operations of the IR, 2 M N K of a dot, 4 of a transcendental; of
 //               machine code on a CPU the bytes of the tensors that it is given, each once: never too much
 // Work that only moves data (fills, casts, copies, padding; a launch that leaves nothing but copies of what it was
-// given) is kept apart: it counts where the reference does nothing else. So a kernel that copies what torch computed
-// does no work, and a cast before an honest kernel leaves none to torch.
+// given) is kept apart: it counts where the reference does nothing else, or nothing but look up. So a kernel that
+// copies what torch computed does no work, and a cast before an honest kernel leaves none to torch. A cast to whole
+// numbers computes, and so does a triangle where the reference spells its mask out.
 #include <map>
 #include <optional>
 #include <set>

@@ -234,7 +234,7 @@ TEST(AtenWork, OneCallForAFormulaWeighsAsItsCallsWhereTheReferenceSpellsItOut) {
   EXPECT_DOUBLE_EQ(work_of("exp", {{64, 16}, {64, 16}}).computing, once);
   const double window = work_of("avg_pool2d", {{1, 1, 32, 32}, {1, 1, 29, 29}}, {{4, 4}}).computing;
   EXPECT_DOUBLE_EQ(window - work_of("avg_pool2d", {{1, 1, 32, 32}, {1, 1, 29, 29}}, {{4, 4}}, {"avg_pool2d"}).computing,
-                   4 * 29 * 29 * 16);
+                   3 * 4 * 29 * 29 * 16);
   const double attention = work_of("scaled_dot_product_attention", {{8, 16, 4}, {8, 32, 4}, {8, 32, 4}, {8, 16, 4}})
                                .computing;
   EXPECT_GT(attention, 18 * 4 * 8 * 16 * 32);
@@ -248,6 +248,83 @@ TEST(AtenWork, ASelectionWeighsAsTheSortThatTheReferenceTakesItFrom) {
     EXPECT_DOUBLE_EQ(work_of("topk", shapes, Json::array(), {sort}).computing, alone + 64 * 512 * (4 + 8));
   EXPECT_DOUBLE_EQ(work_of("topk", shapes, Json::array(), {"sort", "topk"}).computing, alone);
   EXPECT_DOUBLE_EQ(work_of("exp", shapes, Json::array(), {"sort"}).computing, work_of("exp", shapes).computing);
+}
+
+TEST(AtenWork, AProductOfAReferenceWithoutAnyWeighsAsItsTerms) {
+  const ReferenceWork spelled_out = {.work = {.computing = 1}, .calls = {"mul", "sum"}, .products = {}};
+  const ReferenceWork with_products = {.work = {.computing = 1}, .calls = {"bmm"}, .products = {{32, 1}}};
+  const Plan rows = parse_plan(plan_of("mm", {{64, 32}, {32, 1}, {64, 1}}, Json::array()), {});
+  const double once = 2.0 * 64 * 32 / 20 + 4 * (64 * 32 + 32 + 64);
+  EXPECT_DOUBLE_EQ(aten_work(rows, with_products).computing, once);
+  EXPECT_DOUBLE_EQ(aten_work(rows, spelled_out).computing, once + 4 * 4 * 64 * 32);
+}
+
+TEST(AtenWork, AFactorWithinACallIsAnOperation) {
+  Json scaled = plan_of("add", {{64, 16}, {64, 16}, {64, 16}}, Json::array());
+  const double once = aten_work(parse_plan(scaled, {}), {}).computing;
+  scaled["steps"][0]["kwargs"] = {{"alpha", 3}};
+  const Plan plan = parse_plan(scaled, {});
+  EXPECT_DOUBLE_EQ(aten_work(plan, {}).computing, once + 2 * 4 * 64 * 16);
+  EXPECT_DOUBLE_EQ(aten_work(plan, reference_work(plan)).computing, once);
+}
+
+TEST(AtenWork, WhatACallIsGivenTwiceIsReadOnce) {
+  Json twice = plan_of("mul", {{64, 16}, {64, 16}}, {{{"t", 0}}});
+  EXPECT_DOUBLE_EQ(aten_work(parse_plan(twice, {}), {}).computing, 64 * 16 / 20.0 + 4 * 2 * 64 * 16);
+}
+
+TEST(AtenWork, SearchesAndCountsWeighAsTheComparisonsThatTheyStandFor) {
+  const double alone = work_of("bucketize", {{512}, {64}, {512}}, Json::array(), {"bucketize"}).computing;
+  EXPECT_DOUBLE_EQ(work_of("bucketize", {{512}, {64}, {512}}).computing, alone + 5 * 512 * 64 / 20.0);
+  const double counted = work_of("histc", {{512}, {64}}, Json::array(), {"histc"}).computing;
+  EXPECT_DOUBLE_EQ(work_of("histc", {{512}, {64}}).computing, counted + 5 * 512 * 64 / 20.0);
+}
+
+TEST(AtenWork, AdaptiveWindowsCountWhereTheyOverlap) {
+  const auto hidden = [](int64_t from, int64_t to) {
+    const std::vector<std::vector<int64_t>> shapes = {{2, from, from}, {2, to, to}};
+    return work_of("adaptive_avg_pool2d", shapes, {{to, to}}).computing -
+           work_of("adaptive_avg_pool2d", shapes, {{to, to}}, {"adaptive_avg_pool2d"}).computing;
+  };
+  EXPECT_DOUBLE_EQ(hidden(33, 32), 3 * 4 * 2 * 32 * 32 * 4);
+  EXPECT_DOUBLE_EQ(hidden(32, 16), 0);
+}
+
+TEST(AtenWork, ARoundingCastComputesAndATriangleWhereItsMaskIsSpelledOut) {
+  Json cast = plan_of("_to_copy", {{64, 16}, {64, 16}}, Json::array());
+  EXPECT_GT(aten_work(parse_plan(cast, {}), {}).moving, 0);
+  cast["values"][1]["dtype"] = "int32";
+  EXPECT_EQ(aten_work(parse_plan(cast, {}), {}).moving, 0);
+  EXPECT_EQ(work_of("tril", {{16, 16}, {16, 16}}, Json::array(), {"mul"}).moving, 0);
+  EXPECT_EQ(work_of("tril", {{16, 16}, {16, 16}}, Json::array(), {"masked_fill"}).computing, 0);
+}
+
+TEST(ReferenceWork, OfLookingUpIsMovingData) {
+  const auto of = [](const char* name) {
+    return reference_work(parse_plan(plan_of(name, {{16, 32}, {64}, {64, 32}}, Json::array()), {})).work;
+  };
+  EXPECT_EQ(of("embedding").computing, 0);
+  EXPECT_GT(of("embedding").moving, 0);
+  EXPECT_GT(of("mul").computing, 0);
+}
+
+TEST(Chains, AConvolutionOfSinglePlacesIsALink) {
+  const auto chain_of_filters = [](int64_t filter) {
+    const Json options = {nullptr, {1, 1}, {0, 0}, {1, 1}, false, {0, 0}, 1};
+    Json forward = plan_of("convolution", {{2, 32, 16, 16}, {256, 32, filter, filter}, {2, 256, 16, 16}}, options);
+    auto& values = forward["values"];
+    values.push_back({{"dtype", "float32"}, {"shape", {32, 256, 1, 1}}, {"stride", {256, 1, 1, 1}}, {"weight", "w"}});
+    values.push_back({{"dtype", "float32"}, {"shape", {2, 32, 16, 16}}, {"stride", {8192, 256, 16, 1}}});
+    Json second = forward["steps"][0];
+    second["args"][0] = {{"t", 2}};
+    second["args"][1] = {{"t", 3}};
+    second["out"] = {4};
+    forward["steps"].push_back(second);
+    forward["outputs"] = {{"tensor", 4}};
+    return chains_of(parse_plan(forward, {}));
+  };
+  EXPECT_GT(chain_of_filters(1).saved, 0);
+  EXPECT_EQ(chain_of_filters(3).saved, 0);
 }
 
 TEST(AtenWork, WhatOperandsAreBroadcastToCountsByItsOperationsOnly) {
@@ -292,6 +369,12 @@ TEST(ReferenceWork, OfABilinearFormIsAProductAndASumForEachPlace) {
       work_of_unlisted("_trilinear", {{64, 32}, {16, 32, 24}, {64, 24}, {64, 16}}, {{1, 3}, {0}, {1, 2}, {2, 3}, 1})
           .computing,
       2.0 * 64 * 16 * 32 * 24 / 20 + 4 * (64 * 32 + 16 * 32 * 24 + 64 * 24 + 64 * 16));
+}
+
+TEST(ReferenceWork, OfDistancesHoldsAProductHoweverTorchMakesThem) {
+  const std::vector<std::vector<int64_t>> shapes = {{48, 24}, {40, 24}, {48, 40}};
+  const ReferenceWork reference = reference_of_unlisted("_euclidean_dist", shapes, Json::array());
+  EXPECT_EQ(reference.products, (Products{{24, 2.0 * 48 * 40 * 24}}));
 }
 
 TEST(ReferenceWork, OfAFourierTransformIsThatOfAFastOne) {
