@@ -1,8 +1,10 @@
 #include "base/cuda_driver.h"
 
 #include <dlfcn.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
+#include <sstream>
 
 #include "base/error.h"
 
@@ -56,6 +58,26 @@ int cuda_index(const std::string& device) {
   if (error != std::errc() || end != device.data() + device.size() || index < 0)
     fail(ErrorKind::kUsage, "unknown device '{}': expected cpu, cuda or cuda:NUMBER", device);
   return index;
+}
+
+std::string visible_devices(const std::vector<std::string>& devices, const char* shown) {
+  std::vector<std::string> left;
+  if (shown != nullptr) {
+    std::istringstream text(shown);
+    for (std::string entry; std::getline(text, entry, ',') && entry != "-1";) left.push_back(entry);
+  }
+  std::vector<std::string> visible;
+  for (const std::string& name : devices) {
+    if (!name.starts_with("cuda")) {
+      visible.push_back(name);
+      continue;
+    }
+    const auto index = static_cast<size_t>(cuda_index(name));
+    if (shown != nullptr && index >= left.size())
+      fail(ErrorKind::kUsage, "device {} is not among those that CUDA_VISIBLE_DEVICES={} leaves", name, shown);
+    visible.push_back(shown == nullptr ? std::to_string(index) : left[index]);
+  }
+  return fmt::format("{}", fmt::join(visible, ","));
 }
 
 void require_device(const std::string& device) {

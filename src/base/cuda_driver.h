@@ -26,6 +26,10 @@ std::vector<std::string> gpu_uuids();
 
 // The N of "cuda:N", 0 for "cuda", -1 for "cpu". Throws kUsage for any other name.
 int cuda_index(const std::string& device);
+// What CUDA_VISIBLE_DEVICES has to be for processes that shall see `devices` alone, where it is `shown` now (null: not
+// set): "cuda:N" is the N-th that it leaves, as for CUDA itself; other names, UUIDs, stay as they are. Throws kUsage
+// where it leaves fewer.
+std::string visible_devices(const std::vector<std::string>& devices, const char* shown);
 // That `device` is "cpu", or a GPU that this machine shows. Throws kUsage, kMachine.
 void require_device(const std::string& device);
 

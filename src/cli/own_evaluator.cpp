@@ -2,19 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstdlib>
 
+#include "base/cuda_driver.h"
 #include "base/error.h"
 #include "net/http.h"
 
 namespace tritonforge::cli {
 
 void choose_gpus(const evaluate::EvaluatorOptions& options) {
-  std::string visible;
-  for (const std::string& name : options.devices.empty() ? std::vector{options.device} : options.devices) {
+  const std::vector<std::string> devices = options.devices.empty() ? std::vector{options.device} : options.devices;
+  for (const std::string& name : devices)
     if (name.empty() || name == "cpu" || evaluate::EvaluatorOptions::is_emulated(name)) return;
-    visible += (visible.empty() ? "" : ",") + (name.starts_with("cuda:") ? name.substr(5) : name);
-  }
+  const std::string visible = visible_devices(devices, std::getenv("CUDA_VISIBLE_DEVICES"));
   ::setenv("CUDA_VISIBLE_DEVICES", visible.c_str(), 1);
 }
 

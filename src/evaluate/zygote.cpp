@@ -78,8 +78,8 @@ std::vector<std::string> command_line(const ZygoteOptions& options, int control)
                                 "PYTHONHASHSEED=0",
                                 "HF_HUB_OFFLINE=1",  // there is no network: who wants one shall not wait for it
                                 "PYTHONPATH=" + options.worker.string()};
-  for (const char* name : {"HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_HOME",
-                           "ROCM_HOME", "TRITONFORGE_WORKER_DEBUG"}) {
+  for (const char* name : {"HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+                           "ROCR_VISIBLE_DEVICES", "CUDA_HOME", "ROCM_HOME", "TRITONFORGE_WORKER_DEBUG"}) {
     if (const char* value = std::getenv(name)) argv.push_back(std::string(name) + "=" + value);
   }
   if (!options.gpu) argv.push_back("CUDA_VISIBLE_DEVICES=");

@@ -126,7 +126,7 @@ def environment(sandbox, inherited, rocm):
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
     }
-    for name in (visible, "CUDA_HOME", "ROCM_HOME", "LD_LIBRARY_PATH", "TRITONFORGE_WORKER_DEBUG"):
+    for name in (visible, "CUDA_DEVICE_ORDER", "CUDA_HOME", "ROCM_HOME", "LD_LIBRARY_PATH", "TRITONFORGE_WORKER_DEBUG"):
         if name in inherited:
             keep[name] = inherited[name]
     if rocm:

@@ -96,7 +96,7 @@ std::vector<std::string> Profiler::command(const Job& job, const fs::path& log) 
                                 "HOME=" + folder.string(),
                                 "TMPDIR=" + folder.string(),
                                 "PYTHONPATH=" + places_.worker.string()};
-  for (const char* name : {"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES"}) {
+  for (const char* name : {"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}) {
     if (const char* value = std::getenv(name)) argv.push_back(fmt::format("{}={}", name, value));
   }
   if (!job.gpu.empty()) argv.push_back("CUDA_VISIBLE_DEVICES=" + job.gpu);
