@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/log.h"
 #include "net/address.h"
@@ -112,7 +113,8 @@ Launched::Member Launcher::start_one(const Job& job, size_t rank, const Place& p
   options.argv = job.confined ? bound_to_cores(place, job.argv) : job.argv;
   options.argv.insert(options.argv.end(), as_rank.begin(), as_rank.end());
   options.env = job.env;
-  if (job.confined) options.env.merge(environment_of(place));
+  const char* shown = place.host == kHead ? std::getenv("CUDA_VISIBLE_DEVICES") : nullptr;
+  if (job.confined) options.env.merge(environment_of(place, shown));
   options.stdout_file = options.stderr_file = job.log;
   if (place.host == kHead) return {place, std::make_unique<ChildProcess>(options), -1};
   return carried(options, carrier(job, rank, place), place);

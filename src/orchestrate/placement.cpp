@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/cuda_driver.h"
 #include "base/error.h"
 
 namespace tritonforge::orchestrate {
@@ -326,9 +327,11 @@ std::string text_of(const Place& place) {
   return text;
 }
 
-std::map<std::string, std::string> environment_of(const Place& place) {
-  std::map<std::string, std::string> env = {{"CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(place.gpus, ","))},
-                                            {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"}};
+std::map<std::string, std::string> environment_of(const Place& place, const char* shown) {
+  std::vector<std::string> gpus;
+  for (const int64_t id : place.gpus) gpus.push_back(fmt::format("cuda:{}", id));
+  std::map<std::string, std::string> env = {{"CUDA_VISIBLE_DEVICES", visible_devices(gpus, shown)}};
+  if (shown == nullptr) env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID";
   if (!place.cores.empty()) env["OMP_NUM_THREADS"] = std::to_string(place.cores.size());
   return env;
 }

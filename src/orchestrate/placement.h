@@ -137,8 +137,9 @@ struct Place {
 };
 std::string text_of(const Place& place);  // "a: GPU 0, 1"; "localhost: cores 2, 3"
 
-// The GPUs that `place` leaves visible, and the cores that it is bound to, for a process that is started there.
-std::map<std::string, std::string> environment_of(const Place& place);
+// The GPUs that `place` leaves visible, and the cores that it is bound to, for a process that is started there. shown:
+// CUDA_VISIBLE_DEVICES there (null: not set); a place's GPUs are counted among these. Throws as visible_devices().
+std::map<std::string, std::string> environment_of(const Place& place, const char* shown = nullptr);
 std::vector<std::string> bound_to_cores(const Place& place, std::vector<std::string> argv);  // taskset -c 2,3 ARGV...
 
 // Where everything is. Not `given`: on this machine, each role on the device that the recipe names.

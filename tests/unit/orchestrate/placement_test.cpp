@@ -97,6 +97,7 @@ TEST(Placement, CoresAreSharedOutEvenlyAndBound) {
 TEST(Placement, NoDeviceIsSeenThatWasNotGiven) {
   const Layout layout = laid_out("{actor: {gpus: 1}, rollout: {gpus: 1, gpu_ids: []}, eval: {}}");
   EXPECT_EQ(environment_of(layout.engines[0]).at("CUDA_VISIBLE_DEVICES"), "1");
+  EXPECT_EQ(environment_of(layout.engines[0], "6,7").at("CUDA_VISIBLE_DEVICES"), "7");
   EXPECT_EQ(environment_of(layout.eval).at("CUDA_VISIBLE_DEVICES"), "");
   EXPECT_EQ(environment_of({.host = "a", .cores = {1, 5}}).at("OMP_NUM_THREADS"), "2");
 }
