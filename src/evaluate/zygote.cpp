@@ -11,14 +11,15 @@
 
 #include <condition_variable>
 #include <cstring>
-#include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/log.h"
 #include "base/process.h"
 #include "base/rng.h"
 #include "base/shared_memory.h"
+#include "evaluate/child_ends.h"
 #include "evaluate/gpu_nodes.h"
 #include "evaluate/packet.h"
 
@@ -37,7 +38,7 @@ struct ZygoteState {
   int starts = 0;
   std::string failure;  // why the last start failed
   Json versions, missing;
-  std::map<pid_t, int> exits;  // wait status of children that ended
+  ChildEnds ends;
   struct Spawned {
     pid_t pid;
     int pidfd;
@@ -96,13 +97,13 @@ void handle(ZygoteState& state, const Descriptors& packet) {
   const std::lock_guard lock(state.mutex);
   // Whoever asked for another one has given up by now, and has told its child so by closing the job's socket.
   const bool wanted = message.is_object() && state.awaited && message.value("id", int64_t{-1}) == state.asked;
+  if (message.is_object() && message.contains("spawned")) state.ends.begun(message["spawned"].get<pid_t>());
   if (wanted && message.contains("spawned") && packet.fds.size() == 1) {
     state.spawned = {message["spawned"].get<pid_t>(), packet.fds[0], ""};
   } else {
     for (const int fd : packet.fds) ::close(fd);
     if (message.is_object() && message.contains("exited")) {
-      state.exits[message["exited"].get<pid_t>()] = message["status"].get<int>();
-      while (state.exits.size() > 4096) state.exits.erase(state.exits.begin());
+      state.ends.ended(message["exited"].get<pid_t>(), message["status"].get<int>());
     } else if (message.is_object() && message.contains("ready")) {
       state.versions = message["ready"];
       state.missing = message["missing"];
@@ -442,15 +443,13 @@ bool Child::orphaned() const {
 std::string Child::ending(Deadline deadline) {
   if (!state_) return "ended";
   std::unique_lock lock(state_->mutex);
-  if (!state_->changed.wait_until(lock, deadline.at(),
-                                  [&] { return state_->exits.count(pid_in_zygote_) > 0 || state_->control < 0; }) ||
-      state_->exits.count(pid_in_zygote_) == 0) {
-    return "went silent";
-  }
-  const int status = state_->exits[pid_in_zygote_];
-  if (WIFSIGNALED(status))
-    return fmt::format("was killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
-  return fmt::format("ended itself with exit status {}", WEXITSTATUS(status));
+  state_->changed.wait_until(lock, deadline.at(),
+                             [&] { return state_->ends.of(pid_in_zygote_).has_value() || state_->control < 0; });
+  const std::optional<int> status = state_->ends.of(pid_in_zygote_);
+  if (!status) return "went silent";
+  if (WIFSIGNALED(*status))
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(*status), ::strsignal(WTERMSIG(*status)));
+  return fmt::format("ended itself with exit status {}", WEXITSTATUS(*status));
 }
 
 }  // namespace tritonforge::evaluate
