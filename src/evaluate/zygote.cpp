@@ -96,15 +96,16 @@ void handle(ZygoteState& state, const Descriptors& packet) {
   const Json message = parse_json_or_discard(packet.message);
   const std::lock_guard lock(state.mutex);
   // Whoever asked for another one has given up by now, and has told its child so by closing the job's socket.
-  const bool wanted = message.is_object() && state.awaited && message.value("id", int64_t{-1}) == state.asked;
-  if (message.is_object() && message.contains("spawned")) state.ends.begun(message["spawned"].get<pid_t>());
+  const bool known = message.is_object(),
+             wanted = known && state.awaited && message.value("id", int64_t{-1}) == state.asked;
+  if (known && message.contains("spawned")) state.ends.begun(message["spawned"].get<pid_t>());
   if (wanted && message.contains("spawned") && packet.fds.size() == 1) {
     state.spawned = {message["spawned"].get<pid_t>(), packet.fds[0], ""};
   } else {
     for (const int fd : packet.fds) ::close(fd);
-    if (message.is_object() && message.contains("exited")) {
+    if (known && message.contains("exited")) {
       state.ends.ended(message["exited"].get<pid_t>(), message["status"].get<int>());
-    } else if (message.is_object() && message.contains("ready")) {
+    } else if (known && message.contains("ready")) {
       state.versions = message["ready"];
       state.missing = message["missing"];
     } else if (wanted && message.contains("error")) {

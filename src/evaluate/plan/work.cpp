@@ -42,7 +42,8 @@ const std::unordered_map<std::string_view, double> kPasses = {
     {"clamp_min", 3}, {"clamp_max", 3}, {"maximum", 2}, {"minimum", 2}, {"fmax", 2}, {"fmin", 2}, {"frac", 3},
     {"pow", 3}, {"copysign", 3}, {"heaviside", 3}, {"floor_divide", 2}, {"where", 4}, {"masked_fill", 4},
     // reductions and norms
-    {"mean", 2}, {"prod", 3}, {"count_nonzero", 4}, {"cumsum", 2}, {"cumprod", 2}, {"var", 5}, {"std", 6}, {"var_mean", 6}, {"std_mean", 7}, {"norm", 4}, {"linalg_vector_norm", 4},
+    {"mean", 2}, {"prod", 3}, {"count_nonzero", 4}, {"cumsum", 2}, {"cumprod", 2}, {"var", 5}, {"std", 6},
+    {"var_mean", 6}, {"std_mean", 7}, {"norm", 4}, {"linalg_vector_norm", 4},
     {"logsumexp", 6}, {"logcumsumexp", 5}, {"aminmax", 2}, {"softmax", 6}, {"_softmax", 6}, {"_safe_softmax", 6},
     {"log_softmax", 7}, {"_log_softmax", 7}, {"native_layer_norm", 9}, {"layer_norm", 9}, {"native_group_norm", 9},
     {"group_norm", 9}, {"native_batch_norm", 9}, {"_native_batch_norm_legit", 9}, {"batch_norm", 9},
