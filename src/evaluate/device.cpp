@@ -54,15 +54,10 @@ Json plan_of(const std::string& target) {
           {"constants", Json::array()}};
 }
 
-// One child's answers; throws the text of what came instead of one.
+// The probe's process; throws the text of what came instead of an answer.
 Frame ask(Child& child, const Json& request, const std::vector<std::span<const std::byte>>& payload,
           Deadline deadline) {
-  Frame frame;
-  std::string detail;
-  Silence silence = child.channel().send(request, payload, deadline);
-  if (silence == Silence::kNone) silence = child.channel().receive(frame, deadline, detail, kMaxAnswer);
-  if (silence != Silence::kNone)
-    throw DeviceFault{"the probe's process " + describe_silence(silence, child, detail, 0)};
+  Frame frame = ask_replayer(child, "the probe's process", request, payload, deadline, kMaxAnswer);
   if (frame.header.contains("failed")) throw DeviceFault{"the probe: " + frame.header["failed"].value("text", "")};
   return frame;
 }
@@ -102,6 +97,16 @@ void run_probe(Device& device, const Json& plan, const std::optional<Lowered>& l
 
 }  // namespace
 
+Frame ask_replayer(Child& replayer, const std::string& who, const Json& request,
+                   const std::vector<std::span<const std::byte>>& payload, Deadline deadline, size_t most_bytes) {
+  Frame frame;
+  std::string detail;
+  Silence silence = replayer.channel().send(request, payload, deadline);
+  if (silence == Silence::kNone) silence = replayer.channel().receive(frame, deadline, detail, most_bytes);
+  if (silence != Silence::kNone) throw DeviceFault{who + " " + describe_silence(silence, replayer, detail, 0)};
+  return frame;
+}
+
 std::string probe_kernel() { return std::string(kAddOne); }
 
 std::string probe(Device& device, LoweringPool& lowering, Deadline deadline) {
@@ -137,12 +142,15 @@ ChildPool::Prepare emulating(const EmulatedFaults& faults) {
 }  // namespace
 
 CpuDevice::CpuDevice(Children& children, const ChildLimits& limits)
-    : uuid_("cpu"), pool_(children, "replay", limits, kPlansPerReplayer) {}
+    : uuid_("cpu"),
+      pool_(children, "replay", limits, kPlansPerReplayer),
+      references_(children, "replay", limits, kPlansPerReplayer) {}
 
 CpuDevice::CpuDevice(Children& children, const ChildLimits& limits, int index, const EmulatedFaults& faults)
     : uuid_(fmt::format("emulated-gfx942:{}", index)),
       emulated_(true),
-      pool_(children, "replay", limits, kPlansPerReplayer, emulating(faults)) {}
+      pool_(children, "replay", limits, kPlansPerReplayer, emulating(faults)),
+      references_(children, "replay", limits, kPlansPerReplayer) {}
 
 std::vector<Target> CpuDevice::also_compiled_for() const {
   return emulated_ ? std::vector{Target::kGfx942} : std::vector<Target>();

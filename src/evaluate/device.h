@@ -29,7 +29,13 @@ class Device {
   // A process P that gives no answer in time may be its fault, too; on a CPU it is the plan's.
   virtual bool may_hang() const = 0;
   virtual ChildPool& replayers() = 0;
+  // Those in which no candidate's kernel ever ran: what they make of a problem's own plans is believed.
+  virtual ChildPool& references() = 0;
 };
+
+// A process P's answer. Throws DeviceFault where there is none; `who` begins what that says.
+Frame ask_replayer(Child& replayer, const std::string& who, const Json& request,
+                   const std::vector<std::span<const std::byte>>& payload, Deadline deadline, size_t most_bytes);
 
 // Has a kernel whose result is known replayed by a process P of the device. Empty where every element is right, else
 // what came instead. Throws kUnavailable where the kernel could not be compiled or no process made: that is not
@@ -55,11 +61,12 @@ class CpuDevice : public Device {
   std::vector<Target> also_compiled_for() const override;
   bool may_hang() const override { return emulated_; }
   ChildPool& replayers() override { return pool_; }
+  ChildPool& references() override { return references_; }
 
  private:
   std::string uuid_;
   bool emulated_ = false;
-  ChildPool pool_;
+  ChildPool pool_, references_;
 };
 
 }  // namespace tritonforge::evaluate

@@ -92,8 +92,7 @@ void PlanMode::prepare(const EvaluationRequest& request, const Client& client) {
   Verdict nobodys;
   try {
     on_devices(client, nobodys, [&](Device& device, Verdict& verdict) {
-      means_.problems.pose(options, request, EvaluationMode::kPlan, &device, means_.problems.draws(request, device),
-                           client, verdict);
+      means_.problems.pose(options, request, EvaluationMode::kPlan, &device, true, client, verdict);
     });
   } catch (const ProblemFault& fault) {
     log::debug("problem {}: {}", request.problem_id, fault.text);
@@ -135,24 +134,9 @@ void PlanMode::count(const Counting& counting, const Client& client, Verdict& ve
 
 std::optional<NotAPlan> PlanMode::on_device(const EvaluationRequest& request, Device& device, const Client& client,
                                             Verdict& verdict, std::optional<Counting>& counting) {
-  Verdict drawn = verdict;
-  try {
-    auto why = on_device(request, device, means_.problems.draws(request, device), client, drawn, counting);
-    verdict = std::move(drawn);
-    return why;
-  } catch (const DrawnOtherwise& why) {
-    log::warn("problem {}: its trials are handed from process to process, replayers cannot draw them: {}",
-              request.problem_id, why.text);
-    means_.problems.cannot_be_drawn(request.problem_source);
-    return on_device(request, device, false, client, verdict, counting);
-  }
-}
-
-std::optional<NotAPlan> PlanMode::on_device(const EvaluationRequest& request, Device& device, bool draws,
-                                            const Client& client, Verdict& verdict, std::optional<Counting>& counting) {
   counting.reset();
   const EvaluatorOptions options = options_for(EvaluationMode::kPlan, means_.options);
-  const Posed posed = means_.problems.pose(options, request, EvaluationMode::kPlan, &device, draws, client, verdict);
+  const Posed posed = means_.problems.pose(options, request, EvaluationMode::kPlan, &device, true, client, verdict);
   const RunContext context = means_.context(posed, request, &device, client);
   verdict.device = device.name();
   std::optional<GpuProblem> problem;

@@ -36,8 +36,6 @@ class PlanMode {
   };
   std::optional<NotAPlan> on_device(const EvaluationRequest& request, Device& device, const Client& client,
                                     Verdict& verdict, std::optional<Counting>& counting);
-  std::optional<NotAPlan> on_device(const EvaluationRequest& request, Device& device, bool draws, const Client& client,
-                                    Verdict& verdict, std::optional<Counting>& counting);
   void count(const Counting& counting, const Client& client, Verdict& verdict) const;
 
   Means& means_;

@@ -23,26 +23,25 @@ struct Posed {
 class Problems {
  public:
   Problems(Children& children, const EvaluatorOptions& options);
-  // Of `request` in `mode`, on `device` where that is one of plan mode's; `options` with the mode's defaults. `draws`:
-  // trials are drawn, where the problem can be (ReferenceSpec::draw). Notes in the verdict how it is posed. Throws
-  // ProblemFault, also of one that is barred, kTimeout, kUnavailable.
+  // Of `request` in `mode`, on `device` where that is one of plan mode's; `options` with the mode's defaults.
+  // `may_draw`: trials are drawn there, where the problem can be (drawn_reference.h). Notes in the verdict how it is
+  // posed. Throws ProblemFault, also of one that is barred, kTimeout, kUnavailable, DeviceFault.
   Posed pose(const EvaluatorOptions& options, const EvaluationRequest& request, EvaluationMode mode, Device* device,
-             bool draws, const Client& client, Verdict& verdict);
-  // Whether that is worth asking for on `device`.
-  bool draws(const EvaluationRequest& request, Device& device);
-  // What processes P drew of it was not the same.
-  void cannot_be_drawn(const std::string& source);
+             bool may_draw, const Client& client, Verdict& verdict);
   std::optional<Admission> admission_of(const std::string& source);
   ReferenceCache& references() { return references_; }
 
  private:
   ReferenceSpec spec_of(const EvaluatorOptions& options, const EvaluationRequest& request, const Seeds& seeds,
-                        EvaluationMode mode, Device* device, bool draws);
+                        EvaluationMode mode, Device* draws_on);
+  // Whether that is worth asking for.
+  bool draws(const EvaluationRequest& request, Device& device);
 
   const TrialData trial_data_;
   const SipKey process_secret_;
-  LruCache<Admission> admissions_;  // by the problem's source
-  LruCache<bool> not_drawn_;        // likewise
+  LruCache<Admission> admissions_;                     // by the problem's source
+  LruCache<bool> not_drawn_;                           // likewise
+  LruCache<std::shared_ptr<const DrawnForms>> forms_;  // and device
   ReferenceCache references_;
 };
 

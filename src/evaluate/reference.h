@@ -1,6 +1,5 @@
 #pragma once
 // Role R from the trusted side: init arguments, weights, inputs and expected outputs of one problem under given seeds.
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,12 +8,21 @@
 #include "contract/verdict.h"
 #include "evaluate/admission.h"
 #include "evaluate/children.h"
-#include "evaluate/plan/device_memory.h"
 #include "evaluate/plan/work.h"
 
 namespace tritonforge::evaluate {
 
-struct ReferenceTrial {
+class Device;
+
+// What outputs are beside their elements, whatever the seeds.
+struct OutputForms {
+  Json output_tree;           // their structure
+  std::vector<bool> aliases;  // output i shares memory with an input
+  std::vector<bool> repeats;  // it shows one element of memory at several places
+  std::vector<bool> by_row;   // its memory is in the order of its elements
+};
+
+struct ReferenceTrial : OutputForms {
   uint64_t seed = 0, forward_seed = 0;
   Json inputs, input_tensors;  // as the candidate is sent them
   size_t input_bytes = 0;      // the payload's first bytes, where it is not drawn
@@ -22,11 +30,13 @@ struct ReferenceTrial {
   std::vector<std::byte> payload;  // inputs, inputs after the call, outputs
   // Views into payload; of a drawn trial the elements that are sampled, flat.
   std::vector<TensorView> before, after, outputs;
-  Json output_tree;                          // structure of the outputs
-  std::vector<bool> aliases;                 // output i shares memory with an input
-  std::vector<bool> repeats;                 // it shows one element of memory at several places
-  std::vector<bool> by_row;                  // its memory is in the order of its elements
   std::vector<Bounds> bounds, input_bounds;  // of each output, and input as the call leaves it
+};
+
+// Of a problem that was seen to be drawn as its module makes it (drawn_reference.h): what is the same for all seeds.
+struct DrawnForms {
+  std::string inputs, forward;  // checksums of the plans of get_inputs and forward, their constants apart
+  OutputForms outputs;
 };
 
 struct ReferenceData {
@@ -50,9 +60,9 @@ struct ReferenceData {
     Json inputs;
     std::vector<std::byte> payload;
     std::vector<int64_t> fractions;
-    std::atomic<bool> checked = false;  // a process P made what the problem's own process did
+    std::shared_ptr<const DrawnForms> forms;
   };
-  std::unique_ptr<Drawn> drawn;
+  std::optional<Drawn> drawn;
   // Of a candidate whose launches do `own` and whose plan leaves `aten` to torch (plan/work.h).
   double own_share_of(const Work& own, const Work& aten) const;
   size_t bytes() const;
@@ -71,6 +81,7 @@ struct TrialSeeds {
   uint64_t inputs = 0, forward = 0;
 };
 struct ReferenceSpec {
+  std::string problem_id;  // for the log
   std::string source;
   uint64_t init_seed = 0, weight_seed = 0;
   std::vector<TrialSeeds> trials;
@@ -79,9 +90,10 @@ struct ReferenceSpec {
   std::optional<Admission> admission;  // where it is known; else the problem is probed
   bool timed = false;                  // its process is kept, for timing
   bool weigh = false;                  // ReferenceData::work; the child is of no further use then
-  bool draw = false;  // trials are drawn where plans are replayed, if get_inputs and forward are plans; with `weigh`
+  // Trials are drawn by its processes P, if get_inputs and forward are plans; with `weigh`.
+  Device* draws_on = nullptr;
   uint64_t fractions_seed = 0;
-  DeviceMemory* memory = nullptr;  // of the GPU that they are drawn on
+  std::shared_ptr<const DrawnForms> forms;  // where they are known
 };
 
 struct ProblemFault {
@@ -89,8 +101,8 @@ struct ProblemFault {
   Silence silence = Silence::kNone;  // its process gave no answer: nothing more is to be had from it
 };
 
-// Runs the spec in `child` (role reference), which stays usable for timing (not after `weigh`). Of a problem that is
-// barred there are no trials. Throws ProblemFault with the problem's own error.
+// Runs the spec in `child` (role reference), which stays usable for timing (not after `weigh`); trials are handed over
+// whole. Of a problem that is barred there are none. Throws ProblemFault with the problem's own error.
 std::shared_ptr<const ReferenceData> make_reference(Child& child, const ReferenceSpec& spec, Deadline deadline);
 
 // {"tensor": 3} leaves made equal, so that the structure of two outputs can be compared.

@@ -1,5 +1,7 @@
 #include "evaluate/reference_cache.h"
 
+#include "evaluate/drawn_reference.h"
+
 namespace tritonforge::evaluate {
 namespace {
 
@@ -43,8 +45,14 @@ std::shared_ptr<const ReferenceData> ReferenceCache::data(const std::string& key
   const auto problem = problem_of(key);
   const auto turn = take_turn(problem->turn, deadline);
   if (auto cached = data_.get(key)) return *cached;
-  auto process = children_.spawn("reference", limits, deadline);
-  auto made = make_reference(*process, spec, deadline);
+  std::unique_ptr<Child> process;
+  ReferenceSpec asked = spec;
+  std::shared_ptr<const ReferenceData> made;
+  if (spec.draws_on) made = draw_reference(children_, asked, limits, process, deadline);
+  if (!made) {
+    if (!process) process = children_.spawn("reference", limits, deadline);
+    made = make_reference(*process, asked, deadline);
+  }
   data_.put(key, made, made->bytes());
   if (spec.timed && !spec.weigh && processes_ > 0) {  // a module that was recorded is of no further use
     problem->process = std::move(process);

@@ -20,7 +20,9 @@ ChildLimits limits_of(const EvaluatorOptions& options, const std::string& grante
 GpuReplayers::GpuReplayers(Children& children, const EvaluatorOptions& options, const std::string& granted)
     : granted_(granted),
       pool_(children, "replay", limits_of(options, granted), kPlansPerProcess,
-            [this](Child& child, Deadline deadline) { open(child, deadline); }) {
+            [this](Child& child, Deadline deadline) { open(child, deadline); }),
+      references_(children, "replay", limits_of(options, granted), kPlansPerProcess,
+                  [this](Child& child, Deadline deadline) { open(child, deadline); }) {
   pool_.give_back(pool_.take(Deadline::after(60)));
   measuring_.emplace(device_.uuid);
   constexpr double kOurPart = 0.85;  // contexts, and what allocators keep, are the rest

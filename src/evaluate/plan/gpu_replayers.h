@@ -1,6 +1,7 @@
 #pragma once
 // The GPU's replayers: processes P with a context of their own, made before they are needed and used for many plans,
-// since a context costs more than a plan. Only P and the problem's own process have the GPU; the candidate's has none.
+// since a context costs more than a plan. Only they and the problem's own process have the GPU; the candidate's has
+// none.
 #include <optional>
 #include <string>
 
@@ -30,6 +31,7 @@ class GpuReplayers : public Device {
   bool may_hang() const override { return true; }
   // Its take throws DeviceFault where a further one gets no context.
   ChildPool& replayers() override { return pool_; }
+  ChildPool& references() override { return references_; }
   const std::string& granted() const { return granted_; }
   const GpuDevice& device() const { return device_; }
   // Held while something is run that is not timed.
@@ -44,7 +46,7 @@ class GpuReplayers : public Device {
 
   const std::string granted_;
   GpuDevice device_;  // of the first one
-  ChildPool pool_;
+  ChildPool pool_, references_;
   std::optional<MeasuringTurns> measuring_;
   std::optional<DeviceMemory> memory_;
 };

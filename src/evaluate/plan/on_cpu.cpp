@@ -87,8 +87,6 @@ SeenOnCpu look_on_cpu(RunContext context) {
     why = no_plan.reason;
   } catch (const DeviceFault& lost) {
     why = lost.text;
-  } catch (const DrawnOtherwise& otherwise) {
-    why = otherwise.text;
   }
   if (!why.empty()) seen.note = "not looked for: " + clipped(why, 300);
   return seen;

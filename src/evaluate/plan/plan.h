@@ -24,6 +24,9 @@
 
 namespace tritonforge::evaluate {
 
+// Of a recorded plan as a frame: its constants, neither weights nor inputs.
+inline constexpr size_t kMaxPlanBytes = 256 << 20;
+
 struct PlanLimits {
   static constexpr int64_t kViews = 4;  // so many times total_bytes, views counted like tensors of their own
   size_t values = 40'000, steps = 20'000, kernels = 256, tunings = 256, configurations = 8;

@@ -16,8 +16,8 @@
 //    -> {"candidate": [ms], "reference": [ms]}
 //     + the reference's plan and the inputs; pairs on a CPU
 // Of a drawn problem:
-//   {"expect", "seed", "forward_seed"} -> {"drawn", "expected"}
-//     back come samples of the inputs and of the reference's outputs
+//   {"expect", "seed", "forward_seed"} -> {"drawn", "expected", "after"}
+//     back come samples of the inputs, of the reference's outputs, and of the inputs after its call
 //   {"replay", "seed", "bounds": [bounds], "input_bounds": [bounds], and the rest but for "tensors"}
 //    -> as above, and {"whole": {"inputs": [[same, compared where not]], "outputs": [compared]}}, each compared one
 //    being
@@ -235,8 +235,11 @@ class Process {
 
   Answer expect(const Json& request) {
     if (!problem_) fail(ErrorKind::kUsage, "replay: the problem is not drawn here");
-    Answer answer{.header = {{"drawn", Json::array()}, {"expected", Json::array()}}, .payload = {}};
-    wipe_all(add_expected(request.at("seed"), request.at("forward_seed"), answer).placed);
+    Answer answer{.header = {{"drawn", Json::array()}, {"expected", Json::array()}, {"after", Json::array()}},
+                  .payload = {}};
+    const Finished expected = add_expected(request.at("seed"), request.at("forward_seed"), answer);
+    for (const at::Tensor& input : expected.inputs) answer.add("after", problem_->sample(input));
+    wipe_all(expected.placed);
     return answer;
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "evaluate/drawn_reference.h"
 #include "evaluate/pairs.h"
 #include "evaluate/plan/arguments.h"
 #include "evaluate/plan/as_plan.h"
@@ -191,16 +192,7 @@ PlanRunner::Handed PlanRunner::handed_over() const {
                            {"weights", context_.reference.state},
                            {"tensors", context_.reference.tensors}},
                 .payload = {recording_.payload, context_.reference.payload}};
-  if (const auto& drawn = context_.reference.drawn) {
-    const ReferenceData& reference = context_.reference;
-    handed.header["problem"] = {{"inputs", drawn->inputs},
-                                {"inputs_bytes", drawn->payload.size()},
-                                {"reference", reference.plan},
-                                {"reference_bytes", reference.plan_payload.size()}};
-    handed.payload.emplace_back(drawn->payload);
-    handed.payload.emplace_back(reference.plan_payload);
-    handed.payload.emplace_back(std::as_bytes(std::span(drawn->fractions)));
-  }
+  if (context_.reference.drawn) add_drawn_problem(context_.reference, handed.header, handed.payload);
   if (runs_ == Runs::kInterpreted) return handed;
   TF_CHECK(binaries_.size() == plan_.kernels.size(), "{} binaries of {} kernels", binaries_.size(),
            plan_.kernels.size());
@@ -224,23 +216,6 @@ void PlanRunner::hand_over() {
   const Frame answer = replayer_->receive("it checked the plan", kMaxAnswer);
   replayer_sound_ = runs_ == Runs::kInterpreted;
   check_taken(answer);
-  check_drawn();
-}
-
-// Once a problem, before anything of a candidate's ran in P: from then on it is the candidate's doing.
-void PlanRunner::check_drawn() {
-  const auto& drawn = context_.reference.drawn;
-  if (!drawn || drawn->checked) return;
-  const ReferenceTrial& trial = *context_.reference.trials.front();
-  replayer_->send({{"expect", true}, {"seed", trial.seed}, {"forward_seed", trial.forward_seed}}, {},
-                  "it was asked for the reference");
-  const Frame answer = replayer_->receive("it was asked for the reference", kMaxPlanBytes);
-  if (answer.header.contains("failed")) throw DrawnOtherwise{answer.header["failed"].value("text", "")};
-  size_t input = 0, output = 0, at = 0;
-  const DrawnAlike alike = drawn_alike(answer, trial, context_.reference.tolerances, input, output, at);
-  if (!alike.inputs) throw DrawnOtherwise{"the same seed draws other inputs"};
-  if (!alike.outputs) throw DrawnOtherwise{"its forward, recorded, gives other outputs"};
-  drawn->checked = true;
 }
 
 namespace {
@@ -323,7 +298,7 @@ PlanRunner::Handed PlanRunner::replay_of(size_t trial) const {
 
 void PlanRunner::ask(size_t trial, const Way& way, Call& call) {
   const ReferenceTrial& expected = *context_.reference.trials[trial];
-  const bool drawn = context_.reference.drawn != nullptr;
+  const bool drawn = context_.reference.drawn.has_value();
   const bool weigh = way.whole() && (trial == 0 || tried_ > 0);
   Handed request = replay_of(trial);
   request.header["launch"] = way.launch;

@@ -21,18 +21,12 @@ struct NotAPlan {
 // shape), or those that its constructor made.
 enum class Weights { kReferences, kItsOwn };
 
-// A process P and the problem's own make other inputs, or other outputs of the reference, from the same seeds: the
-// problem cannot be drawn.
-struct DrawnOtherwise {
-  std::string text;
-};
-
 class PlanRunner : public Runner {
  public:
   // `time` is the candidate's own, shared by all attempts.
   PlanRunner(const RunContext& context, Weights weights, OwnTime& time);
   ~PlanRunner() override;
-  // Each throws NotAPlan, DeviceFault where process P was lost, and DrawnOtherwise.
+  // Each throws NotAPlan, and DeviceFault where process P was lost.
   Loaded load() override;
   Call call(size_t trial, Launches launches) override;
   std::optional<ConfigurationCall> next_configuration() override;
@@ -69,7 +63,6 @@ class PlanRunner : public Runner {
   // From here on the plan is that of `choice`; P has to be told.
   void choose(const Choice& choice);
   void turn_to(const Choice& choice);
-  void check_drawn();
 
   const RunContext& context_;
   OwnTime& time_;
@@ -88,8 +81,6 @@ class PlanRunner : public Runner {
   bool replayer_sound_ = false;  // it may serve another plan
 
  private:
-  static constexpr size_t kMaxPlanBytes = 256 << 20;  // of a recorded plan: its constants, neither weights nor inputs
-
   // None where it does not load, in any mode: loaded.ended says why.
   std::optional<Conversation> load_candidate(const Json& how, std::span<const std::byte> init_tensors, Loaded& loaded);
   void record(Loaded& loaded);

@@ -21,6 +21,7 @@ class NamedDevice : public Device {
   std::string target() const override { return std::string(kThisCpu); }
   bool may_hang() const override { return true; }
   ChildPool& replayers() override { throw std::logic_error("nothing runs here"); }
+  ChildPool& references() override { throw std::logic_error("nothing runs here"); }
 
  private:
   std::string name_;
