@@ -144,6 +144,47 @@ def test_an_output_that_is_not_the_references(server, mode, forward, text):
     assert text in verdict["diagnostics"], verdict
 
 
+@MODES
+@pytest.mark.parametrize("outputs", ["[launch(x)] + [torch.empty(0)] * 200000", "[launch(x), list(range(2000000))]"])
+def test_outputs_beyond_what_is_read_are_told_and_no_forgery(server, mode, outputs):
+    verdict = server.judge(candidate_of(f"return {outputs}"), mode=mode)
+    assert (verdict["error_kind"], verdict["cheated"]) == ("runtime_error", False), verdict
+    assert "MiB beside its tensors' data, at most 4 MiB are read" in verdict["diagnostics"], verdict
+
+
+def test_an_output_of_more_bytes_than_are_read_is_told_and_no_forgery(server):
+    verdict = server.judge(candidate_of("launch(x)\nreturn x.new_zeros(1 << 25)"), mode="interpret")
+    assert (verdict["error_kind"], verdict["cheated"]) == ("runtime_error", False), verdict
+    assert "a value of 128 MiB, at most 64 MiB are read" in verdict["diagnostics"], verdict
+
+
+DEVICES = ["x.to('cuda:7')", "x.to(torch.device('cuda', 7))", "x.to(7)", "x.cuda(7)", "x.to('xpu')",
+           "torch.empty_like(x, device='cuda:7')", "torch.zeros(4, 100, device='cuda:1')",
+           "nn.Linear(4, 4).to('cuda:5')", "nn.Linear(4, 4).cuda(1)",
+           "torch.cuda.set_device(3)", "torch.cuda.device(1)"]  # fmt: skip
+
+
+@MODES
+@pytest.mark.parametrize("where", DEVICES)
+def test_a_device_that_is_not_there(server, mode, where):
+    verdict = server.judge(candidate_of(f"{where}\nreturn launch(x)"), mode=mode)
+    assert (verdict["error_kind"], verdict["stage"]) == ("runtime_error", "imported"), verdict
+    assert "there is no device '" in verdict["diagnostics"] and "the GPU is 'cuda:0'" in verdict["diagnostics"], verdict
+
+
+@MODES
+@pytest.mark.parametrize(
+    "where", [".to('cuda')", ".to(device=torch.device('cuda'))", ".to('cuda:0', torch.float32)", ".half().float()",
+              ".to(torch.empty(1, device='cuda').device)", ".to(torch.float32)", ".cuda()", ".to('cpu')"]
+)  # fmt: skip
+def test_a_module_on_the_device_that_is_there(server, mode, where):
+    constructor = f"    def __init__(self):\n        super().__init__()\n        self.l = nn.Linear(4, 4){where}\n"
+    moved = "return launch(x.to(x.device, non_blocking=True).to('cuda', torch.float32, copy=True).to(0))"
+    candidate = candidate_of(moved).replace("(nn.Module):\n", f"(nn.Module):\n{constructor}")
+    verdict = server.judge(candidate, mode=mode)
+    assert verdict["correct"], verdict
+
+
 def test_an_output_on_another_device(server):
     verdict = server.judge(candidate_of("return launch(x).to('meta')"))
     assert not verdict["correct"] and "meta" in verdict["notes"]["mode_reason"] + verdict["diagnostics"], verdict
@@ -159,6 +200,8 @@ RIGHT = {
     "zero_dimensions": ("return (torch.relu(x) * 2).sum()", "return launch(x).sum()"),
     "tuple": ("y = torch.relu(x) * 2\nreturn y, y + 1", "y = launch(x)\nreturn y, y + 1"),
     "dict": ("y = torch.relu(x) * 2\nreturn {'y': y, 'z': [y + 1]}", "y = launch(x)\nreturn {'y': y, 'z': [y + 1]}"),
+    "dict_in_another_order": ("y = torch.relu(x) * 2\nreturn {'z': [y + 1], 'y': y}",
+                              "y = launch(x)\nreturn {'y': y, 'z': [y + 1]}"),
     "an_empty_one_beside": ("y = torch.relu(x) * 2\nreturn y, y[:0]", "y = launch(x)\nreturn y, y[:0]"),
 }  # fmt: skip
 
