@@ -116,6 +116,34 @@ def test_a_source(server, mode, source, stage, kind, text):
     assert text in verdict["diagnostics"], verdict
 
 
+@MODES
+@pytest.mark.parametrize(
+    "line, hint",
+    [
+        (
+            "a = tl.tanh(a)",
+            "tl has no tanh: libdevice.tanh (from triton.language.extra import libdevice), or 2 * tl.sig",
+        ),
+        ("a = tl.math.pow(a, 2)", "tl.math has no pow: libdevice.pow"),
+        ("a = a ** 2", "x * x for a square"),
+        ("a = tl.round(a)", "libdevice.rint(x)"),
+        ("a = tl.float(a)", "x.to(tl.float32)"),
+        ("a = tl.floor_(a)", "tl has no floor_: tl.floor"),
+        ("a = tl.zeros_like(a, dtype=tl.float32)", "tl.zeros(x.shape, dtype=tl.float32)"),
+        ("a += tl.reduce(a, 0, lambda p, q: p + q)", "tl.sum(x, axis)"),
+        ("a += tl.reduce(a, tl.maximum, 0)", "tl.reduce(x, axis, combine)"),
+        ("a += tl.arange(0, n)", "BLOCK: tl.constexpr is a power of two"),
+        ("a += tl.sum(tl.arange(0, 100), 0)", "BLOCK: tl.constexpr is a power of two"),
+        ("a = a[0]", "a block of values takes [:, None]"),
+    ],
+)
+def test_what_triton_has_in_its_place_is_told(server, mode, line, hint):
+    source = HONEST.replace("    tl.store", f"    {line}\n    tl.store")
+    verdict = server.judge(source, mode=mode)
+    assert verdict["error_kind"] == "compile_error" and "\nhint: " in verdict["diagnostics"], verdict
+    assert hint in verdict["diagnostics"], verdict["diagnostics"]
+
+
 # ---- Outputs ----
 
 
