@@ -70,11 +70,14 @@ class Candidate:
         else:
             frontend.install_driver()
             cuda_on_cpu.install()
-            self.launches = frontend.Launches(channel.send, interpreter.execute, sandbox.get("program_limit", 1 << 20))
+            self.launches = frontend.Launches(self.compiled, interpreter.execute, sandbox.get("program_limit", 1 << 20))
         self.watched = watched()
 
     def around(self, poison):
         return live.Around(poison) if self.live else cuda_on_cpu.CudaOnCpu(poison)
+
+    def compiled(self, kernel, payload):
+        self.channel.send(kernel, payload)
 
     def failed(self, error, stage, **more):
         text = errors.describe(error, stage, self.path, self.source)
