@@ -213,6 +213,17 @@ def test_a_module_on_the_device_that_is_there(server, mode, where):
     assert verdict["correct"], verdict
 
 
+@MODES
+@pytest.mark.parametrize(
+    "call", ["launch(torch.ones(4, 100))", "relu_kernel.warmup(*2 * [torch.float32], 400, B=256, grid=(1,))"]
+)
+def test_a_kernel_of_the_constructor_is_no_answer(server, mode, call):
+    constructor = f"    def __init__(self):\n        super().__init__()\n        {call}\n"
+    candidate = HONEST.replace("(nn.Module):\n", f"(nn.Module):\n{constructor}")
+    verdict = server.judge(candidate, mode=mode)
+    assert verdict["correct"] and verdict["mode"] == mode, verdict
+
+
 def test_an_output_on_another_device(server):
     verdict = server.judge(candidate_of("return launch(x).to('meta')"))
     assert not verdict["correct"] and "meta" in verdict["notes"]["mode_reason"] + verdict["diagnostics"], verdict
