@@ -14,9 +14,6 @@ constexpr double kLeastOfSome = 0.25;  // of the tolerance: float32 sums over a 
 constexpr double kALittle = 1.01;      // more than the last place: bounds are rounded, too
 constexpr double kLeastError = 1e-3;   // of the tolerance: below it, an error against float64 is luck
 
-bool is_half(Dtype dtype) { return dtype == Dtype::kFloat16 || dtype == Dtype::kBFloat16; }
-bool is_full(Dtype dtype) { return dtype == Dtype::kFloat32 || dtype == Dtype::kFloat64; }
-
 // How far below the tolerance it is says little of what an honest kernel reaches.
 bool tightens_little(Control control) { return control == Control::kHalfInside || control == Control::kWithoutSmall; }
 
@@ -108,15 +105,13 @@ Fit fit(const Probe& probe, const Tolerances& given) {
   const auto error = held(Control::kHalf, probe.run("float64"), probe.run("expected"), given);
   if (error && error->error <= 1) out.own_error = error->error;
   if (out.own_error > 0.5) out.tolerance = 2 * out.own_error;
-  // Where outputs have no more than half precision, or are whole numbers, half is right.
-  const auto has = [&](bool (*kind)(Dtype)) {
-    const auto& expected = probe.run("expected");
-    return std::any_of(expected.begin(), expected.end(), [&](const TensorView& t) { return kind(t.dtype); });
-  };
-  const bool half_is_right = has(is_half) || !has(is_full);
+  // Where outputs have no more than half precision, half is right.
+  bool half_is_right = false;
   double least = std::numeric_limits<double>::infinity(), least_possible = 0;
-  for (const TensorView& output : probe.run("expected"))
+  for (const TensorView& output : probe.run("expected")) {
+    half_is_right = half_is_right || (is_floating(output.dtype) && size_of(output.dtype) <= 2);
     least_possible = std::max(least_possible, kALittle * last_place(output, bounds_of(output, given)));
+  }
   bool bars = false;
   for (ControlError& control : hold_controls(probe, given.scaled(out.tolerance))) {
     const bool halves = control.control == Control::kHalf || control.control == Control::kHalfInside;

@@ -10,8 +10,6 @@ namespace {
 
 // Of all the kernels that a candidate launches, every specialisation and target one.
 constexpr size_t kMaxKernels = 256, kMaxKernelHeader = 64 << 10, kMaxIrBytes = 64 << 20;
-// What an answer may hold beyond twice the reference's bytes: a wrong shape or dtype shall still be told as one.
-constexpr size_t kPayloadSlack = 64 << 20;
 
 // The value that a word from the candidate's process names, where it is one.
 template <NamedEnum E>

@@ -12,6 +12,9 @@
 
 namespace tritonforge::evaluate {
 
+// What an answer may hold beyond twice the reference's bytes: a wrong shape or dtype shall still be told as one.
+inline constexpr size_t kPayloadSlack = 64 << 20;
+
 // The time of a candidate's own work: compiling does not count. It ends before that where nobody waits any longer.
 struct OwnTime {
   explicit OwnTime(double seconds, std::stop_token client_left = {})

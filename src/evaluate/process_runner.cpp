@@ -81,19 +81,20 @@ Call ProcessRunner::call(size_t trial, Launches launches) {
   const ReferenceTrial& expected = *context_.reference.trials[trial];
   const bool ghost = launches == Launches::kNone;
   const std::string nonce = fmt::format("{:016x}", sip_hash({context_.secret, asked_++}, "nonce"));
+  const size_t awaited = 2 * expected.payload.size();
   const Json request = {{"op", "trial"},
                         {"nonce", nonce},
                         {"inputs", expected.inputs},
                         {"tensors", expected.input_tensors},
                         {"forward_seed", expected.forward_seed},
+                        {"max_bytes", awaited + kPayloadSlack},
                         {"ghost", ghost},
                         {"fresh", trial == 1 || ghost}};
   Call call;
   const auto start = Clock::now();
   try {
     candidate_->send(request, {std::span(expected.payload).first(expected.input_bytes)}, "waiting for a trial");
-    call.frame = candidate_->next(ghost ? "running without its kernels" : "running forward",
-                                  2 * expected.payload.size());
+    call.frame = candidate_->next(ghost ? "running without its kernels" : "running forward", awaited);
   } catch (const Ended& ended) {
     call.ended = ended;
     if (!ghost) call.compiled = compiled(nullptr);

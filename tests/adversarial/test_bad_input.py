@@ -116,6 +116,34 @@ def test_a_source(server, mode, source, stage, kind, text):
     assert text in verdict["diagnostics"], verdict
 
 
+@MODES
+@pytest.mark.parametrize(
+    "line, hint",
+    [
+        (
+            "a = tl.tanh(a)",
+            "tl has no tanh: libdevice.tanh (from triton.language.extra import libdevice), or 2 * tl.sig",
+        ),
+        ("a = tl.math.pow(a, 2)", "tl.math has no pow: libdevice.pow"),
+        ("a = a ** 2", "x * x for a square"),
+        ("a = tl.round(a)", "libdevice.rint(x)"),
+        ("a = tl.float(a)", "x.to(tl.float32)"),
+        ("a = tl.floor_(a)", "tl has no floor_: tl.floor"),
+        ("a = tl.zeros_like(a, dtype=tl.float32)", "tl.zeros(x.shape, dtype=tl.float32)"),
+        ("a += tl.reduce(a, 0, lambda p, q: p + q)", "tl.sum(x, axis)"),
+        ("a += tl.reduce(a, tl.maximum, 0)", "tl.reduce(x, axis, combine)"),
+        ("a += tl.arange(0, n)", "BLOCK: tl.constexpr is a power of two"),
+        ("a += tl.sum(tl.arange(0, 100), 0)", "BLOCK: tl.constexpr is a power of two"),
+        ("a = a[0]", "a block of values takes [:, None]"),
+    ],
+)
+def test_what_triton_has_in_its_place_is_told(server, mode, line, hint):
+    source = HONEST.replace("    tl.store", f"    {line}\n    tl.store")
+    verdict = server.judge(source, mode=mode)
+    assert verdict["error_kind"] == "compile_error" and "\nhint: " in verdict["diagnostics"], verdict
+    assert hint in verdict["diagnostics"], verdict["diagnostics"]
+
+
 # ---- Outputs ----
 
 
@@ -144,6 +172,58 @@ def test_an_output_that_is_not_the_references(server, mode, forward, text):
     assert text in verdict["diagnostics"], verdict
 
 
+@MODES
+@pytest.mark.parametrize("outputs", ["[launch(x)] + [torch.empty(0)] * 200000", "[launch(x), list(range(2000000))]"])
+def test_outputs_beyond_what_is_read_are_told_and_no_forgery(server, mode, outputs):
+    verdict = server.judge(candidate_of(f"return {outputs}"), mode=mode)
+    assert (verdict["error_kind"], verdict["cheated"]) == ("runtime_error", False), verdict
+    assert "MiB beside its tensors' data, at most 4 MiB are read" in verdict["diagnostics"], verdict
+
+
+def test_an_output_of_more_bytes_than_are_read_is_told_and_no_forgery(server):
+    verdict = server.judge(candidate_of("launch(x)\nreturn x.new_zeros(1 << 25)"), mode="interpret")
+    assert (verdict["error_kind"], verdict["cheated"]) == ("runtime_error", False), verdict
+    assert "a value of 128 MiB, at most 64 MiB are read" in verdict["diagnostics"], verdict
+
+
+DEVICES = ["x.to('cuda:7')", "x.to(torch.device('cuda', 7))", "x.to(7)", "x.cuda(7)", "x.to('xpu')",
+           "torch.empty_like(x, device='cuda:7')", "torch.zeros(4, 100, device='cuda:1')",
+           "nn.Linear(4, 4).to('cuda:5')", "nn.Linear(4, 4).cuda(1)",
+           "torch.cuda.set_device(3)", "torch.cuda.device(1)"]  # fmt: skip
+
+
+@MODES
+@pytest.mark.parametrize("where", DEVICES)
+def test_a_device_that_is_not_there(server, mode, where):
+    verdict = server.judge(candidate_of(f"{where}\nreturn launch(x)"), mode=mode)
+    assert (verdict["error_kind"], verdict["stage"]) == ("runtime_error", "imported"), verdict
+    assert "there is no device '" in verdict["diagnostics"] and "the GPU is 'cuda:0'" in verdict["diagnostics"], verdict
+
+
+@MODES
+@pytest.mark.parametrize(
+    "where", [".to('cuda')", ".to(device=torch.device('cuda'))", ".to('cuda:0', torch.float32)", ".half().float()",
+              ".to(torch.empty(1, device='cuda').device)", ".to(torch.float32)", ".cuda()", ".to('cpu')"]
+)  # fmt: skip
+def test_a_module_on_the_device_that_is_there(server, mode, where):
+    constructor = f"    def __init__(self):\n        super().__init__()\n        self.l = nn.Linear(4, 4){where}\n"
+    moved = "return launch(x.to(x.device, non_blocking=True).to('cuda', torch.float32, copy=True).to(0))"
+    candidate = candidate_of(moved).replace("(nn.Module):\n", f"(nn.Module):\n{constructor}")
+    verdict = server.judge(candidate, mode=mode)
+    assert verdict["correct"], verdict
+
+
+@MODES
+@pytest.mark.parametrize(
+    "call", ["launch(torch.ones(4, 100))", "relu_kernel.warmup(*2 * [torch.float32], 400, B=256, grid=(1,))"]
+)
+def test_a_kernel_of_the_constructor_is_no_answer(server, mode, call):
+    constructor = f"    def __init__(self):\n        super().__init__()\n        {call}\n"
+    candidate = HONEST.replace("(nn.Module):\n", f"(nn.Module):\n{constructor}")
+    verdict = server.judge(candidate, mode=mode)
+    assert verdict["correct"] and verdict["mode"] == mode, verdict
+
+
 def test_an_output_on_another_device(server):
     verdict = server.judge(candidate_of("return launch(x).to('meta')"))
     assert not verdict["correct"] and "meta" in verdict["notes"]["mode_reason"] + verdict["diagnostics"], verdict
@@ -159,6 +239,8 @@ RIGHT = {
     "zero_dimensions": ("return (torch.relu(x) * 2).sum()", "return launch(x).sum()"),
     "tuple": ("y = torch.relu(x) * 2\nreturn y, y + 1", "y = launch(x)\nreturn y, y + 1"),
     "dict": ("y = torch.relu(x) * 2\nreturn {'y': y, 'z': [y + 1]}", "y = launch(x)\nreturn {'y': y, 'z': [y + 1]}"),
+    "dict_in_another_order": ("y = torch.relu(x) * 2\nreturn {'z': [y + 1], 'y': y}",
+                              "y = launch(x)\nreturn {'y': y, 'z': [y + 1]}"),
     "an_empty_one_beside": ("y = torch.relu(x) * 2\nreturn y, y[:0]", "y = launch(x)\nreturn y, y[:0]"),
 }  # fmt: skip
 

@@ -213,3 +213,13 @@ def test_where_a_held_ptxas_was_killed_the_kernel_is_compiled_all_the_same(ptxas
     held.process.wait()
     assert cubin(text, tmp_path) == before and not made.held
     assert cubin(text, tmp_path) == before and len(made.held) == 1, "another one is held"
+
+
+def test_what_a_hint_says_is_there():
+    from tritonforge_worker import hints
+
+    said = [*hints.NAMES.values(), *(text for _, text in hints.SAID)]
+    for module, name in re.findall(r"\b(tl|libdevice)\.([a-z]\w*)", "\n".join(said)):
+        assert hasattr(tl if module == "tl" else hints.libdevice, name), f"{module}.{name}"
+    for name in hints.NAMES:
+        assert not hasattr(tl, name), f"tl.{name} is there"

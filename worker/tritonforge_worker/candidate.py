@@ -12,7 +12,7 @@ import triton
 
 from tritonforge_worker import cuda_on_cpu, errors, frontend, interpreter, live, reduce, screen
 from tritonforge_worker.modules import run_source, set_seed
-from tritonforge_worker.protocol import Encoder, Unsupported, decode, split_payload, to_tensor
+from tritonforge_worker.protocol import Encoder, Unsupported, by_key, decode, split_payload, to_tensor
 from tritonforge_worker.weights import SPREAD, matched, redrawn, state_of
 
 _detach, _storage, _parameter = torch.Tensor.detach, torch.Tensor.untyped_storage, torch.nn.Parameter
@@ -70,11 +70,14 @@ class Candidate:
         else:
             frontend.install_driver()
             cuda_on_cpu.install()
-            self.launches = frontend.Launches(channel.send, interpreter.execute, sandbox.get("program_limit", 1 << 20))
+            self.launches = frontend.Launches(self.compiled, interpreter.execute, sandbox.get("program_limit", 1 << 20))
         self.watched = watched()
 
     def around(self, poison):
         return live.Around(poison) if self.live else cuda_on_cpu.CudaOnCpu(poison)
+
+    def compiled(self, kernel, payload):
+        self.channel.send(kernel, payload)
 
     def failed(self, error, stage, **more):
         text = errors.describe(error, stage, self.path, self.source)
@@ -170,28 +173,29 @@ class Candidate:
             check_types(outputs)
             encoder = Encoder()
             after = [encoder.value(tensor) for tensor in tensors]
-            tree = encoder.value(outputs)
+            tree = encoder.value(by_key(outputs))
+            if (size := sum(map(len, encoder.payload))) > request["max_bytes"]:
+                raise Unsupported(f"value of {size >> 20} MiB, at most {request['max_bytes'] >> 20} MiB are read")
+            owners = {_storage(t).data_ptr(): i for i, t in enumerate(tensors)}
+            self.channel.send(
+                {
+                    "result": nonce,
+                    "outputs": tree,
+                    "inputs": len(after),
+                    "tensors": encoder.tensors,
+                    "aliases": [owners.get(_storage(t).data_ptr(), -1) for t in encoder.objects[len(after) :]],
+                    "torch_ops": mode.counts,
+                    "tampered": self.tampered(),
+                    **self.launches.report(),
+                },
+                encoder.payload,
+            )
         except Subclass as error:
             return self.channel.send({"result": nonce, "subclass": str(error), **self.launches.report()})
         except Unsupported as error:
             return self.failed(TypeError(f"forward returned a {error}"), "forward")
         except BaseException as error:
             return self.failed(error, "forward")
-        owners = {_storage(t).data_ptr(): i for i, t in enumerate(tensors)}
-        aliases = [owners.get(_storage(t).data_ptr(), -1) for t in encoder.objects[len(after) :]]
-        self.channel.send(
-            {
-                "result": nonce,
-                "outputs": tree,
-                "inputs": len(after),
-                "tensors": encoder.tensors,
-                "aliases": aliases,
-                "torch_ops": mode.counts,
-                "tampered": self.tampered(),
-                **self.launches.report(),
-            },
-            encoder.payload,
-        )
 
     def serve(self):
         operations = {"load": self.load, "trial": self.trial}

@@ -30,12 +30,35 @@ _uncounted = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_st
 # fmt: on
 
 
-def is_cuda_device(device):
-    if device is None or isinstance(device, bool):
-        return False
-    if isinstance(device, int):
-        return True
-    return isinstance(device, (str, torch.device)) and torch.device(device).type == "cuda"
+class NoSuchDevice(RuntimeError):
+    """There is one GPU."""
+
+
+def is_device(value):
+    return isinstance(value, (str, torch.device, int)) and not isinstance(value, bool)
+
+
+def device_of(value):
+    """That of one GPU, or the host that stands for it."""
+    device = torch.device("cuda", value) if isinstance(value, int) else torch.device(value)
+    if device.type not in ("cuda", "cpu", "meta") or device.index not in (None, 0):
+        raise NoSuchDevice(f"there is no device '{device}': the GPU is '{CUDA}', which is what x.device says")
+    return device
+
+
+def without_device(tensor, args, kwargs):
+    """What tensor.to(*args, **kwargs) is asked for beside a device; nothing where that is nothing."""
+    args, kwargs = list(args), dict(kwargs)
+    kwargs.pop("non_blocking", None)
+    if args and (args[0] is None or is_device(args[0])):
+        kwargs["device"] = args.pop(0)
+    if is_device(device := kwargs.pop("device", None)):
+        device_of(device)
+    if args[:1] == [None]:  # as torch.nn.Module.to says it: to(device, None, False)
+        args[0] = tensor.dtype
+    if not args and not any(kwargs.values()):
+        return [], {}
+    return args, kwargs if args else {"dtype": tensor.dtype, **{k: v for k, v in kwargs.items() if v is not None}}
 
 
 class CudaOnCpu(TorchFunctionMode):
@@ -51,18 +74,14 @@ class CudaOnCpu(TorchFunctionMode):
         kwargs = dict(kwargs) if kwargs else {}
         name = getattr(func, "__name__", "")
         if func is _cuda:
+            without_device(args[0], args[1:], kwargs)
             return args[0]
         if func is _to:
-            args = tuple(
-                a
-                for i, a in enumerate(args)
-                if i == 0 or not (isinstance(a, (str, torch.device, int)) and not isinstance(a, bool))
-            )
-            kwargs.pop("device", None)
-            kwargs.pop("non_blocking", None)
-            if len(args) == 1 and not any(v for k, v in kwargs.items() if k != "copy") and not kwargs.get("copy"):
+            rest, kwargs = without_device(args[0], args[1:], kwargs)
+            if not rest and not kwargs:
                 return args[0]
-        elif "device" in kwargs and is_cuda_device(kwargs["device"]):
+            args = (args[0], *rest)
+        elif is_device(kwargs.get("device")) and device_of(kwargs["device"]).type == "cuda":
             kwargs["device"] = "cpu"
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False
@@ -111,6 +130,14 @@ class Nothing:
         return lambda *args, **kwargs: None
 
 
+class Guard(Nothing):
+    """torch.cuda.device(...), set_device."""
+
+    def __init__(self, device=None):
+        if is_device(device):
+            device_of(device)
+
+
 def empty_strided_cuda(size, stride, dtype):
     return torch.empty_strided(size, stride, dtype=dtype, device=CUDA)
 
@@ -145,7 +172,6 @@ def install():
         "is_bf16_supported": True,
         "synchronize": None,
         "empty_cache": None,
-        "set_device": None,
         "init": None,
         "_lazy_init": None,
         "manual_seed": None,
@@ -163,8 +189,9 @@ def install():
         setattr(cuda, name, lambda *args, _value=value, **kwargs: _value)
     # Devices that never come would keep every seed for their coming, with the stack of who set it.
     torch.xpu.manual_seed_all = torch.mtia.manual_seed_all = lambda seed: None
-    for name in ("Stream", "Event", "device", "device_of"):
+    for name in ("Stream", "Event", "device_of"):
         setattr(cuda, name, Nothing)
+    cuda.device, cuda.set_device = Guard, lambda device: Guard(device) and None
     for name in ("current_stream", "default_stream", "stream"):
         setattr(cuda, name, lambda *args, **kwargs: Nothing())
     # What TorchInductor's own code calls on a GPU.
@@ -173,7 +200,7 @@ def install():
     torch._C._dynamo.guards._empty_strided_cuda = empty_strided_cuda
     # Compiling is not what interpret mode measures: both sides run eagerly.
     torch.compile = lambda model=None, **kwargs: model if model is not None else (lambda m: m)
-    torch.nn.Module.cuda = lambda self, device=None: self
+    torch.nn.Module.cuda = lambda self, device=None: Guard(device) and self
     # Only cuDNN wants an RNN's weights in one piece, and is_cuda says that it is there.
     torch.nn.RNNBase.flatten_parameters = lambda self: None
 

@@ -16,6 +16,7 @@ from triton.runtime import driver
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
+from tritonforge_worker.hints import hint
 from tritonforge_worker.targets import BACKENDS, TARGETS, context_of
 
 PROPERTIES = {
@@ -169,7 +170,7 @@ def readable(error, kernel):
     while isinstance(error, CompilationError) and isinstance(error.__cause__, CompilationError):
         error = error.__cause__
     line = 0
-    text = str(error)
+    text = message = str(error)
     if isinstance(error, CompilationError) and hasattr(error.node, "lineno"):
         own = error.src is not None and error.src.strip() == kernel.src.strip()
         line = first_line_of(kernel) + error.node.lineno - 1 if own else 0
@@ -178,7 +179,7 @@ def readable(error, kernel):
         message = error.error_message or (str(error.__cause__) if error.__cause__ else "")
         where = f"line {line}" if line else "in a function that it calls"
         text = f"{where} of kernel {kernel.__name__}:\n" + "\n".join(excerpt) + "\n" + message
-    return text.strip(), line
+    return text.strip() + hint(message), line
 
 
 class Launches:

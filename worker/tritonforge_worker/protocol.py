@@ -37,6 +37,9 @@ class Record(dict):
     __getattr__ = dict.__getitem__
 
 
+MAX_HEADER = 4 << 20  # kMaxHeader of src/evaluate/channel.h
+
+
 class Channel:
     def __init__(self, sock):
         # The methods are bound once: code that patches the socket class later does not reach them.
@@ -60,6 +63,10 @@ class Channel:
     def send(self, header, payload=()):
         total = sum(len(part) for part in payload)
         text = json.dumps(header, ensure_ascii=False).encode("utf-8", "replace")  # of half a surrogate pair a '?'
+        if len(text) > MAX_HEADER:
+            raise Unsupported(
+                f"value of {len(text) >> 20} MiB beside its tensors' data, at most {MAX_HEADER >> 20} MiB are read"
+            )
         self._sendall(struct.pack("<IQ", len(text), total) + text)
         for part in payload:
             self._sendall(part)
@@ -124,6 +131,18 @@ class Encoder:
             kind = "record" if hasattr(type(value), "__getattr__") else "dict"
             return {kind: [[self.value(k, depth + 1), self.value(v, depth + 1)] for k, v in value.items()]}
         raise Unsupported(f"value of type {type(value).__module__}.{type(value).__qualname__}")
+
+
+def by_key(value, depth=0):
+    """With its dictionaries in the order of their keys, whatever order they were filled in."""
+    if depth > 32:
+        return value
+    if isinstance(value, dict):
+        kind = Record if hasattr(type(value), "__getattr__") else dict
+        return kind((key, by_key(value[key], depth + 1)) for key in sorted(value, key=repr))
+    if isinstance(value, (list, tuple)):
+        return (list if isinstance(value, list) else tuple)(by_key(item, depth + 1) for item in value)
+    return value
 
 
 class Forms(Encoder):

@@ -5,7 +5,7 @@ import torch
 from tritonforge_worker import controls, cuda_on_cpu, errors, live, reduce, weights
 from tritonforge_worker.modules import repeats_elements, run_source, set_seed, tensors_in
 from tritonforge_worker.plan import recorder, weighing
-from tritonforge_worker.protocol import Encoder, Sampled, Unsupported, decode
+from tritonforge_worker.protocol import Encoder, Sampled, Unsupported, by_key, decode
 
 
 class Reference:
@@ -130,7 +130,7 @@ class Reference:
             for tensor in tensors_in(inputs):
                 encoder.value(tensor)
             changed = len(encoder.tensors)
-            out = encoder.value(outputs)
+            out = encoder.value(by_key(outputs))
             made = encoder.objects[changed:]
             aliases = [t.untyped_storage().data_ptr() in owners for t in made]
             repeats = [repeats_elements(t) for t in made]
@@ -140,11 +140,11 @@ class Reference:
                     f"its inputs and outputs are {size / 1e9:.1f} GB, and at most {request['max_bytes'] / 1e9:.1f} GB "
                     "are handed from process to process; mode plan draws larger ones on a GPU (--trial-data)"
                 )
+            self.send_trial(encoder, tree, count, changed, out, aliases, repeats, by_row)
         except Unsupported as error:
             return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
         except BaseException as error:
             return self.failed(error, "problem", "")
-        self.send_trial(encoder, tree, count, changed, out, aliases, repeats, by_row)
 
     def send_trial(self, encoder, tree, count, changed, out, aliases, repeats, by_row):
         self.channel.send(
@@ -184,16 +184,16 @@ class Reference:
             for tensor in tensors_in(inputs):
                 encoder.value(tensor)
             changed = len(encoder.tensors)
-            out = encoder.value(outputs)
+            out = encoder.value(by_key(outputs))
             made = encoder.objects[changed:]
             aliases = [t.untyped_storage().data_ptr() in owners for t in made]
             repeats = [repeats_elements(t) for t in made]
             by_row = [t.is_contiguous() for t in made]
+            self.send_trial(encoder, tree, count, changed, out, aliases, repeats, by_row)
         except Unsupported as error:
             return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
         except BaseException as error:
             return self.failed(error, "problem", "")
-        self.send_trial(encoder, tree, count, changed, out, aliases, repeats, by_row)
         del inputs, outputs, owners, encoder
         if self.live:
             torch.cuda.empty_cache()

@@ -203,8 +203,23 @@ double unlisted_flops(const Call& call) {
   return found->second * elements * least + solved;
 }
 
-double bytes_of(const PlanValue& value) {
-  return static_cast<double>(value.elements() * static_cast<int64_t>(size_of(value.dtype)));
+// Of one of a tensor's elements: numbers of a narrower type than the reference's weigh as the reference's.
+double width_of(const PlanValue& value, const ReferenceWork& reference) {
+  return std::max(static_cast<double>(size_of(value.dtype)), reference.width);
+}
+double bytes_of(const PlanValue& value, const ReferenceWork& reference) {
+  return static_cast<double>(value.elements()) * width_of(value, reference);
+}
+
+// Of the widest type among tensors of half as many elements as the largest one, or more: counters and indices are none.
+double widest_of(const Values& values) {
+  int64_t most = 0;
+  for (const PlanValue* value : values) most = std::max(most, value->elements());
+  size_t width = 0;
+  for (const PlanValue* value : values) {
+    if (2 * value->elements() >= most) width = std::max(width, size_of(value->dtype));
+  }
+  return static_cast<double>(width);
 }
 
 bool is_bag(const Call& call) {
@@ -281,7 +296,22 @@ double within(const Call& call) {
   return found;
 }
 std::string with_options(const Call& call) { return std::string(call.name) + " with options"; }
-double within_bytes(const Call& call) { return call.out.empty() ? 0 : 2 * within(call) * bytes_of(*call.out.front()); }
+// Calls that take parts of their tensors away.
+bool is_mask(std::string_view name) {
+  return name == "tril" || name == "triu" || name == "masked_fill" || name == "where" || name == "masked_scatter";
+}
+bool masks(const Call& call) { return is_mask(call.name); }
+
+// Bools are bytes where a comparison writes them or a mask is read, else numbers.
+double bytes_of(const PlanValue& value, const Call& call, const ReferenceWork& reference) {
+  const auto is_bool = [](const PlanValue* one) { return one->dtype == Dtype::kBool; };
+  const bool computes_on_bools = !masks(call) && std::any_of(call.in.begin(), call.in.end(), is_bool);
+  return is_bool(&value) && !computes_on_bools ? static_cast<double>(value.elements()) : bytes_of(value, reference);
+}
+
+double within_bytes(const Call& call, const ReferenceWork& reference) {
+  return call.out.empty() ? 0 : 2 * within(call) * bytes_of(*call.out.front(), reference);
+}
 
 // Bytes that a formula of elementary calls would move beside the call's own tensors.
 double hidden_bytes(const Call& call, const ReferenceWork& reference) {
@@ -289,12 +319,12 @@ double hidden_bytes(const Call& call, const ReferenceWork& reference) {
   if (call.out.empty() || in.empty()) return 0;
   // Of what the reference sorts, values and places.
   if (selects(name) && (reference.calls.contains("sort") || reference.calls.contains("argsort")))
-    return static_cast<double>(in[0]->elements()) * static_cast<double>(size_of(in[0]->dtype) + size_of(Dtype::kInt64));
-  const auto element = static_cast<double>(size_of(call.out.front()->dtype));
+    return static_cast<double>(in[0]->elements()) * (width_of(*in[0], reference) + size_of(Dtype::kInt64));
+  const double element = width_of(*call.out.front(), reference);
   constexpr double kOfSums = 3;                        // a sum is read, a term is read, and their sum is written
   constexpr double kOnPairs = 5;                       // two comparisons, both, a number of it, a sum
   if (name == "topk" && call.argument(1).is_number())  // so many maxima, each taken out before the next
-    return kOfSums * bytes_of(*in[0]) * call.argument(1).get<double>();
+    return kOfSums * bytes_of(*in[0], reference) * call.argument(1).get<double>();
   if (const double pairs = compared(call); pairs > 0) return kOnPairs * pairs / kFlopsPerByte;
   // Where a reference makes no products at all, their terms are written, read and added up.
   if (reference.products.empty() && reference.work.computing > 0 && product_flops(call) > 0)
@@ -361,12 +391,6 @@ Call call_of(const Plan& plan, const PlanStep& step) {
   }
   return call;
 }
-
-// Calls that take parts of their tensors away.
-bool is_mask(std::string_view name) {
-  return name == "tril" || name == "triu" || name == "masked_fill" || name == "where" || name == "masked_scatter";
-}
-bool masks(const Call& call) { return is_mask(call.name); }
 
 // A cast to whole numbers.
 bool rounds(const Call& call) {
@@ -466,7 +490,7 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference) {
     }
     // Of a table of rows those that are taken are read.
     double read = is_bag(call) ? (rows_of_bags(call) - static_cast<double>(call.in[0]->elements())) *
-                                     static_cast<double>(size_of(call.in[0]->dtype))
+                                     width_of(*call.in[0], reference)
                                : 0;
     double most = std::max(call.results(), hidden_elements(call)), inputs = 0;
     bool of_spread = false;
@@ -476,21 +500,21 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference) {
       most = std::max(most, elements);
       inputs += elements;
       of_spread = of_spread || spread.contains(value);
-      if (!spread.contains(value) && seen.insert(value).second) read += bytes_of(*value);
+      if (!spread.contains(value) && seen.insert(value).second) read += bytes_of(*value, call, reference);
     }
     const bool wider = product == 0 && !moves && !free && spreads(call);
     double bytes = read;
     for (const PlanValue* value : call.out) {
       const bool stays = of_spread && (free || static_cast<double>(value->elements()) >= inputs / 2);
       if (wider || stays) spread.insert(value);
-      else bytes += bytes_of(*value);
+      else bytes += bytes_of(*value, call, reference);
     }
     if (free) continue;
     const bool known = reference.calls.contains(std::string(call.name));
     const double passes = known ? 1 : passes_of(call.name);
     const double all = passes * ((product > 0 ? product : most) / kFlopsPerByte + bytes) +
                        (known ? 0 : hidden_bytes(call, reference)) +
-                       (reference.calls.contains(with_options(call)) ? 0 : within_bytes(call));
+                       (reference.calls.contains(with_options(call)) ? 0 : within_bytes(call, reference));
     (moves ? work.moving : work.computing) += all;
   }
   work.computing += saved_by_pieces(products, reference.products) / kFlopsPerByte;
@@ -501,15 +525,19 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference) {
 ReferenceWork reference_work(const Plan& plan) {
   ReferenceWork reference;
   bool computes = false;  // more than to look up
+  Values tensors;
   for (const PlanStep& step : plan.steps) {
     if (step.kernel >= 0) continue;
     const Call call = call_of(plan, step);
     reference.calls.emplace(call.name);
     if (within(call) > 0) reference.calls.insert(with_options(call));
-    if (is_free(step.name) || only_moves(step.name)) continue;
+    if (is_free(step.name)) continue;
+    for (const Values& some : {call.in, call.out}) tensors.insert(tensors.end(), some.begin(), some.end());
+    if (only_moves(step.name)) continue;
     add_products(call, reference.products);
     computes = computes || !gathers(call.name);
   }
+  reference.width = widest_of(tensors);
   reference.work = aten_work(plan, reference);
   if (!computes) reference.work = {.moving = reference.work.of(true)};
   reference.chains = chains_of(plan);
@@ -530,7 +558,7 @@ Work bound_work(const Plan& plan, const std::vector<bool>& copied) {
     double bytes = 0;
     for (const PlanBinding& binding : step.bindings) {
       if (binding.form == PlanBinding::Form::kTensor && values.insert(binding.value).second)
-        bytes += bytes_of(plan.values[static_cast<size_t>(binding.value)]);
+        bytes += bytes_of(plan.values[static_cast<size_t>(binding.value)], {});
     }
     work += launch_work(0, bytes, launch < copied.size() && copied[launch]);
     ++launch;

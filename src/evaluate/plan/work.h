@@ -16,6 +16,8 @@
 //               these, where the reference does not make that call itself; one that selects (topk, median, max) as the
 //               sort from which the reference takes it
 //               what is given to a call twice is read once
+//               numbers of narrower types than the reference's weigh as the reference's (a chain in half precision),
+//               and so do bools that are computed with (a sum of them); as masks these are bytes
 //               products whose sums are of other lengths than the reference's are pieces of these (Strassen's seven,
 //               Winograd's tiles): what pieces saved of the reference's products counts as done by torch, up to four
 //               times what they are. Parts of a result, whose sums are whole, save nothing and count as they are
@@ -69,6 +71,7 @@ struct ReferenceWork {
   std::set<std::string> calls;  // without "aten::" and a last underscore
   Products products;
   Chains chains = {};
+  double width = 0;  // bytes of the widest type of its large tensors
 };
 ReferenceWork reference_work(const Plan& plan);
 // Of a candidate's aten steps; `reference`: empty where it is not known.

@@ -238,7 +238,8 @@ TEST(AtenWork, OneCallForAFormulaWeighsAsItsCallsWhereTheReferenceSpellsItOut) {
   const double attention = work_of("scaled_dot_product_attention", {{8, 16, 4}, {8, 32, 4}, {8, 32, 4}, {8, 16, 4}})
                                .computing;
   EXPECT_GT(attention, 18 * 4 * 8 * 16 * 32);
-  EXPECT_GT(work_of("_cdist_forward", {{48, 24}, {40, 24}, {48, 40}}).computing, 4.0 * 48 * 40 * 24 / 20);
+  EXPECT_DOUBLE_EQ(work_of("_cdist_forward", {{48, 24}, {40, 24}, {48, 40}}).computing,
+                   4.0 * 48 * 40 * 24 / 20 + 4 * (48 * 24 + 40 * 24 + (1 + 2) * 48 * 40));
 }
 
 TEST(AtenWork, ASelectionWeighsAsTheSortThatTheReferenceTakesItFrom) {
@@ -266,6 +267,46 @@ TEST(AtenWork, AFactorWithinACallIsAnOperation) {
   const Plan plan = parse_plan(scaled, {});
   EXPECT_DOUBLE_EQ(aten_work(plan, {}).computing, once + 2 * 4 * 64 * 16);
   EXPECT_DOUBLE_EQ(aten_work(plan, reference_work(plan)).computing, once);
+}
+
+// Of tensors of these types, in the shapes of plan_of.
+Plan in_types(const std::string& name, std::vector<std::vector<int64_t>> shapes,
+              const std::vector<std::string>& types) {
+  Json plan = plan_of(name, shapes, Json::array());
+  for (size_t k = 0; k < types.size(); ++k) plan["values"][k]["dtype"] = types[k];
+  return parse_plan(plan, {});
+}
+
+TEST(AtenWork, ANarrowerTypeThanTheReferencesWeighsAsTheReferences) {
+  const auto work_in = [](const std::string& type, const ReferenceWork& reference) {
+    return aten_work(in_types("add", {{64, 512}, {64, 512}, {64, 512}}, {type, type, type}), reference).computing;
+  };
+  const auto same = [&](const std::string& type) {
+    return reference_work(in_types("add", {{64, 512}, {64, 512}, {64, 512}}, {type, type, type}));
+  };
+  EXPECT_DOUBLE_EQ(work_in("float16", same("float32")), same("float32").work.computing);
+  EXPECT_DOUBLE_EQ(work_in("float32", same("float64")), same("float64").work.computing);
+  EXPECT_DOUBLE_EQ(work_in("bool", same("int64")), same("int64").work.computing);
+  EXPECT_DOUBLE_EQ(work_in("float32", same("float16")), same("float32").work.computing);  // what it is
+  EXPECT_DOUBLE_EQ(work_in("float16", same("float16")), same("float16").work.computing);
+  EXPECT_DOUBLE_EQ(work_in("float16", {}), same("float16").work.computing);
+}
+
+TEST(AtenWork, BoolsAreBytesAsMasksAndNumbersWhereTheyAreComputedWith) {
+  const ReferenceWork reference{.work = {}, .calls = {"gt", "where", "sum", "bitwise_and"}, .products = {}, .width = 4};
+  const auto bytes = [&](const std::string& name, const std::vector<std::string>& types) {
+    const std::vector<std::vector<int64_t>> shapes(types.size(), {64, 512});
+    return aten_work(in_types(name, shapes, types), reference).computing / (64 * 512) - 1 / 20.0;
+  };
+  EXPECT_DOUBLE_EQ(bytes("gt", {"float32", "float32", "bool"}), 4 + 4 + 1);
+  EXPECT_DOUBLE_EQ(bytes("where", {"bool", "float32", "float32", "float32"}), 1 + 4 + 4 + 4);
+  EXPECT_DOUBLE_EQ(bytes("sum", {"bool", "int64"}), 4 + 8);
+  EXPECT_DOUBLE_EQ(bytes("bitwise_and", {"bool", "bool", "bool"}), 4 + 4 + 4);
+}
+
+TEST(ReferenceWork, ItsSmallTensorsSayNothingOfItsTypes) {
+  EXPECT_EQ(reference_work(in_types("argmax", {{64, 512}, {64}}, {"float16", "int64"})).width, 2);
+  EXPECT_EQ(reference_work(in_types("sort", {{64, 512}, {64, 512}}, {"float16", "int64"})).width, 8);
 }
 
 TEST(AtenWork, WhatACallIsGivenTwiceIsReadOnce) {

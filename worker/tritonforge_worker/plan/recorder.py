@@ -8,8 +8,8 @@ import torch
 from tritonforge_worker import cuda_on_cpu
 from tritonforge_worker.modules import set_seed
 from tritonforge_worker.plan.launches import Launches
-from tritonforge_worker.plan.tensors import NotAPlan, Record, RecordedTensor, Recording
-from tritonforge_worker.protocol import tensor_bytes
+from tritonforge_worker.plan.tensors import NotAPlan, Record, RecordedTensor, Recording, check_device
+from tritonforge_worker.protocol import by_key, tensor_bytes
 from tritonforge_worker.targets import REPLAYED
 from tritonforge_worker.weights import matched, state_of
 
@@ -21,6 +21,7 @@ class AsGpu(cuda_on_cpu.CudaOnCpu):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if any(isinstance(a, RecordedTensor) for a in args):
+            check_device((kwargs or {}).get("device"))
             return func(*args, **(kwargs or {}))
         return super().__torch_function__(func, types, args, kwargs)
 
@@ -140,7 +141,7 @@ def plan_of(forward):
     if isinstance(outputs, torch.Tensor) and not isinstance(outputs, RecordedTensor):
         outputs = forward.recording.constant(outputs)
     made = launches.kernels, launches.texts, launches.tunings
-    return as_plan(forward.recording, outputs, len(forward.described), forward.own, *made)
+    return as_plan(forward.recording, by_key(outputs), len(forward.described), forward.own, *made)
 
 
 def record(model, known, tree, described, decode, path, targets=(REPLAYED,), launches=Launches):

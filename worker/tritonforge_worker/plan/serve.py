@@ -6,16 +6,19 @@ import traceback
 import torch
 
 from tritonforge_worker import candidate, errors, reduce
+from tritonforge_worker.cuda_on_cpu import NoSuchDevice
 from tritonforge_worker.languages import language
 from tritonforge_worker.plan import recorder
 from tritonforge_worker.plan.tensors import NotAPlan
-from tritonforge_worker.protocol import decode
+from tritonforge_worker.protocol import Unsupported, decode
 
 CUDA_MODULES = os.path.join("torch", "cuda", "")
 
 
 def of_the_device(error):
     """Whether it may be that of a GPU that is not here."""
+    if isinstance(error, NoSuchDevice):
+        return False
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     return "cuda" in str(error).lower() or any(CUDA_MODULES in file for file in files)
 
@@ -31,6 +34,9 @@ class Recorder(candidate.Candidate):
         self.language.install()
         super().load(request, payload)
 
+    def compiled(self, kernel, payload):
+        """What a constructor launches or warms up is no part of the plan."""
+
     def take_weights(self, names, tensors):
         return [] if self.meta else super().take_weights(names, tensors)
 
@@ -41,14 +47,16 @@ class Recorder(candidate.Candidate):
         """`failure(error, failed)`: what else is told of what record raises, and its payload."""
         try:
             plan, parts = record()
+            return self.channel.send({"plan": plan}, parts)
         except NotAPlan as reason:
             return self.channel.send({"not_a_plan": str(reason)[:500]})
+        except Unsupported as reason:
+            return self.channel.send({"not_a_plan": f"the plan is a {reason}"})
         except BaseException as error:
             text = f"recording: {type(error).__name__}: {error}"[:500]
             failed = errors.describe(error, "forward", self.path, self.source)
             more, parts = failure(error, failed)
-            return self.channel.send({"not_a_plan": text, "failed": failed, **more}, parts)
-        self.channel.send({"plan": plan}, parts)
+            self.channel.send({"not_a_plan": text, "failed": failed, **more}, parts)
 
     def record(self, request, payload):
         known, call = dict(request["weights"]), (request["inputs"], request["tensors"])

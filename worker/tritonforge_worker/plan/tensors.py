@@ -11,15 +11,16 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-CUDA = torch.device("cuda", 0)
+from tritonforge_worker.cuda_on_cpu import CUDA, device_of, is_device, without_device
+
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 # Where an operator's own code for a GPU is looked for, in this order.
 OWN_KEYS = (torch._C.DispatchKey.CUDA, torch._C.DispatchKey.CompositeExplicitAutograd, COMPOSITE)
 
 
 def check_device(device):
-    """The GPU, or the host that stands for it; a tensor anywhere else has no data, or is no output of the problem's."""
-    if device is not None and torch.device(device).type not in ("cuda", "cpu"):
+    """The GPU, or the host that stands for it; a tensor without data is no output of the problem's."""
+    if is_device(device) and device_of(device).type == "meta":
         raise NotAPlan(f"a tensor on device '{device}'")
 
 
@@ -274,22 +275,16 @@ class RecordedTensor(torch.Tensor):
     def data_ptr(self):
         return self._recording.base_of(self._meta) + self._meta.storage_offset() * self._meta.element_size()
 
-    def cuda(self, *args, **kwargs):
+    def cuda(self, device=None, *args, **kwargs):
+        check_device(device)
         return self
 
     def cpu(self):
         return self
 
     def to(self, *args, **kwargs):
-        for device in (*args, kwargs.get("device")):
-            if isinstance(device, (str, torch.device)):
-                check_device(device)
-        args = tuple(
-            a
-            for a in args
-            if not isinstance(a, (str, torch.device)) and not (isinstance(a, int) and not isinstance(a, bool))
-        )
-        kwargs = {k: v for k, v in kwargs.items() if k not in ("device", "non_blocking")}
+        check_device(args[0] if args else kwargs.get("device"))
+        args, kwargs = without_device(self, args, kwargs)
         if not args and not kwargs:
             return self
         if len(args) == 1 and isinstance(args[0], torch.Tensor):
