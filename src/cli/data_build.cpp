@@ -52,7 +52,7 @@ class Judges {
     for (const std::string& url : urls_) {
       net::wait_until_healthy(url + "/health", Deadline::after(30));
       peers_.push_back(std::make_unique<rollout::Peers>(
-          rollout::PeerOptions{.evaluator = url, .patience_s = urls_.size() > 1 ? 20.0 : 300.0}));
+          rollout::PeerOptions{.evaluator = url, .patience_s = urls_.size() > 1 ? 20.0 : 300.0, .awaits_key = false}));
     }
     group_.id = "data build";
     group_.options.evaluate.num_correct_trials = trials;
@@ -82,7 +82,7 @@ class Judges {
 
 dataset::StageTools::Ask teacher(const std::string& url, const std::string& model) {
   const char* key = std::getenv("OPENAI_API_KEY");
-  rollout::PeerOptions options{.router = url};
+  rollout::PeerOptions options{.router = url, .awaits_key = false};
   options.chat_api_key = key == nullptr ? "" : key;
   const auto peers = std::make_shared<rollout::Peers>(options);
   GroupSpec group;

@@ -331,13 +331,16 @@ def test_an_engine_behind_a_key_is_sent_that_of_the_environment(tmp_path):
         url = next(m[0] for line in engine.stderr if (m := re.search(r"http://127\.0\.0\.1:\d+", line)))
         command = [BINARY, "bench", "--problems", tmp_path / "problems.parquet", "--limit", "1", "--prompt", "minimal"]
         command += ["--model", url, "--tokenizer", "models/tiny-base", "--max-new-tokens", "8"]
-        for key, code in ("", 1), ("open-sesame", 0):
+        command += ["--output", tmp_path / "run"]
+        for key, code, *resume in ("", 1), ("open-sesame", 0, "--resume"):  # nothing was spent on the wrong one
             done = subprocess.run(
-                [*command, "--output", tmp_path / f"run{code}"], cwd=ROOT, capture_output=True, text=True, timeout=300,
+                [*command, *resume], cwd=ROOT, capture_output=True, text=True, timeout=300,
                 env=os.environ | {"TRITONFORGE_PEER_API_KEY": key},
             )  # fmt: skip
             assert done.returncode == code, done.stderr
-            assert (f"{url} answered 401: this server needs its API key" in done.stderr) == (code == 1), done.stderr
+            said = done.stderr.splitlines()[-1]
+            assert (f"{url} answered 401: this server needs its API key" in said) == (code == 1), done.stderr
+            assert ("TRITONFORGE_PEER_API_KEY" in said and "--resume" in said) == (code == 1), done.stderr
     finally:
         engine.kill()
         engine.communicate()
