@@ -13,6 +13,7 @@
 #include "base/config.h"
 #include "base/progress.h"
 #include "cli/flags.h"
+#include "cli/output.h"
 #include "cli/own_evaluator.h"
 #include "dashboard/run_folder.h"
 #include "dataset/build/build.h"
@@ -206,7 +207,10 @@ void print_card(const std::string& folder, bool json, const std::string& page) {
   require_build(folder);
   const std::string file = fs::path(folder) / "card.json";
   const Json card = parse_json(read_file(file), file);
-  if (!page.empty()) write_file_atomic(page, data_build_page(folder));
+  if (!page.empty()) {
+    make_room_for(page);
+    write_file_atomic(page, data_build_page(folder));
+  }
   if (json) fmt::print("{}\n", card.dump());
   else fmt::print("{}", dataset::card_text(card));
 }

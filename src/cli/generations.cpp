@@ -15,6 +15,7 @@
 #include "cli/pair_work.h"
 #include "dataset/stages/kept_answers.h"
 #include "evaluate/evaluator.h"
+#include "cli/output.h"
 #include "orchestrate/bench_results.h"
 #include "orchestrate/inputs.h"
 #include "orchestrate/stages.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/output.h"
 #include "net/retry.h"
 
 namespace tritonforge::cli {
@@ -60,7 +61,7 @@ dataset::ConversationTexts conversation_texts(PromptStyle prompt) {
 }
 
 PairFile::PairFile(fs::path output) : output_(std::move(output)), unfinished_(output_.string() + ".part") {
-  make_folder(output_.parent_path());
+  make_room_for(output_);
   file_.open(unfinished_, std::ios::trunc);
   if (!file_) fail(ErrorKind::kUnavailable, "{}: cannot be written", unfinished_.string());
 }
@@ -81,13 +82,6 @@ void PairFile::finish() {
 
 void PairFile::check() const {
   if (!file_) fail(ErrorKind::kUnavailable, "{}: cannot be written (disk full?)", unfinished_.string());
-}
-
-void make_folder(const fs::path& folder) {
-  if (folder.empty()) return;
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) fail(ErrorKind::kUnavailable, "{}: cannot be made: {}", folder.string(), error.message());
 }
 
 void print_counts(std::string_view title, const std::map<std::string, size_t>& counts, size_t most) {

@@ -59,7 +59,6 @@ class PairFile {
   std::ofstream file_;
 };
 
-void make_folder(const fs::path& folder);
 void print_counts(std::string_view title, const std::map<std::string, size_t>& counts, size_t most = SIZE_MAX);
 
 }  // namespace tritonforge::cli
