@@ -22,6 +22,7 @@ import pytest
 
 import buffer_file
 from front_door import KERNEL
+from test_buffer import wait_until
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -319,6 +320,32 @@ def test_kernels_of_others_are_judged_once_whatever_is_in_them(tmp_path):
     (tmp_path / "file").touch()
     said = judged(to=tmp_path / "file/run", code=1).stderr
     assert said == f"tritonforge: {tmp_path}/file/run: cannot be made: Not a directory\n"
+
+
+def test_kernels_of_others_are_gone_on_with_after_ctrl_c(tmp_path):
+    theirs, problems, output = tmp_path / "theirs", tmp_path / "problems/level1", tmp_path / "run"
+    theirs.mkdir()
+    problems.mkdir(parents=True)
+    (problems / "1_relu.py").write_text(PROBLEM.format(operator="relu"))
+    for sample in range(40):  # none like another: each is judged
+        text = KERNEL.format(expression=EXPRESSIONS["relu"]) + f"# {sample}\n"
+        (theirs / f"level_1_problem_1_sample_{sample}_kernel.py").write_text(text)
+    command = [BINARY, "bench", "--problems", problems.parent, "--generations", theirs, "--output", output]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: len(verdicts_in(output)) >= 2, "two verdicts")
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 130, said
+    kept = verdicts_in(output)
+    assert f"; {len(kept)} of 40 kernels are judged, the same command with --resume goes on" in said.splitlines()[-1]
+    assert len(kept) < 40
+    subprocess.run([*command, "--resume"], cwd=ROOT, check=True, capture_output=True, timeout=300)
+    assert verdicts_in(output)[: len(kept)] == kept and len(verdicts_in(output)) == 40
+
+
+def verdicts_in(output):
+    file = output / "verdicts.jsonl"
+    return file.read_text().splitlines() if file.exists() else []
 
 
 def test_an_engine_behind_a_key_is_sent_that_of_the_environment(tmp_path):
