@@ -20,6 +20,7 @@
 #include "dataset/sources/chat.h"
 #include "evaluate/rewriter.h"
 #include "net/http.h"
+#include "net/key.h"
 #include "orchestrate/data_page.h"
 #include "rollout/extract.h"
 #include "rollout/past_trajectories.h"
@@ -52,8 +53,11 @@ class Judges {
     if (urls_.empty()) urls_.push_back(own_.emplace(static_cast<int>(at_once)).url());
     for (const std::string& url : urls_) {
       net::wait_until_healthy(url + "/health", Deadline::after(30));
-      peers_.push_back(std::make_unique<rollout::Peers>(
-          rollout::PeerOptions{.evaluator = url, .patience_s = urls_.size() > 1 ? 20.0 : 300.0, .awaits_key = false}));
+      peers_.push_back(
+          std::make_unique<rollout::Peers>(rollout::PeerOptions{.evaluator = url,
+                                                                .patience_s = urls_.size() > 1 ? 20.0 : 300.0,
+                                                                .api_key = net::key_from({}, net::kPeerKeyVariable),
+                                                                .awaits_key = false}));
     }
     group_.id = "data build";
     group_.options.evaluate.num_correct_trials = trials;

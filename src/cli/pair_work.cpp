@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/output.h"
+#include "net/key.h"
 #include "net/retry.h"
 
 namespace tritonforge::cli {
@@ -36,7 +37,9 @@ Result<Verdict> evaluate_over_http(net::HttpClient& client, const std::string& u
 }  // namespace
 
 PairEvaluator::PairEvaluator(const Judging& judging, int workers)
-    : trials_(judging.trials), url_(judging.evaluator), client_({.timeout_s = 120}) {
+    : trials_(judging.trials),
+      url_(judging.evaluator),
+      client_({.timeout_s = 120, .api_key = net::key_from({}, net::kPeerKeyVariable)}) {
   if (judging.unverified) {
     url_.clear();
   } else if (url_.empty()) {
