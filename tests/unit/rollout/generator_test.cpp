@@ -7,6 +7,7 @@
 #include <future>
 #include <thread>
 
+#include "base/clock.h"
 #include "contract/trace_ids.h"
 #include "mock_peers.h"
 
@@ -250,7 +251,8 @@ TEST_F(GeneratorTest, AnEngineThatRefusesItsKeyIsWaitedForByAllAndAskedByOne) {
   std::vector<std::future<std::optional<Trajectory>>> all;
   for (int64_t sample = 0; sample < 8; ++sample)
     all.push_back(std::async(std::launch::async, [&, sample] { return generator.run(group, sample, {}); }));
-  while (calls < 10) std::this_thread::yield();  // eight at once at most, then one at a time
+  const Deadline deadline = Deadline::after(20);
+  while (calls < 10 && !deadline.expired()) std::this_thread::yield();  // eight at once at most, then one at a time
   EXPECT_THAT(peers.refused_key(), AllOf(HasSubstr("/generate answered 401: wrong key; the key for it is that of "),
                                          HasSubstr("TRITONFORGE_PEER_API_KEY")));
   mended = true;
@@ -274,7 +276,8 @@ TEST_F(GeneratorTest, AStopEndsTheWaitForAKey) {
   auto waiting = std::async(std::launch::async, [&] {
     return Generator(peers, codec, gate, activity).run(group_spec("g"), 0, stop.get_token());
   });
-  while (peers.refused_key().empty()) std::this_thread::yield();
+  const Deadline deadline = Deadline::after(20);
+  while (peers.refused_key().empty() && !deadline.expired()) std::this_thread::yield();
   stop.request_stop();
   EXPECT_FALSE(waiting.get().has_value());
 }
