@@ -192,6 +192,8 @@ def test_a_finished_run_goes_on_for_more_steps_to_the_same(undisturbed, tmp_path
     assert run.weights() == undisturbed.weights()
     assert [step["step"] for step in run.steps("rl")] == list(range(1, STEPS + 1))
     assert run.table() == undisturbed.table()
+    measured = [turns for trajectory, turns in run.ledger()[1].items() if trajectory.startswith("bench-rl-")]
+    assert {version for turns in measured for turn in turns for version in turn} == {2 + 2, 2 + STEPS}
     said = Run(tmp_path / "a", "--resume", "--set", "stages=[sft, rl, bench]", *steps).finish(code=2)
     assert f"(rl.steps: now 2, and it has trained {STEPS})" in said.splitlines()[-1]
     said = Run(tmp_path / "a", "--resume", "--set", "stages=[sft, rl, bench]", "--set", "sft.steps=9").finish(code=2)
