@@ -9,6 +9,7 @@
 #include "cli/data_build.h"
 #include "cli/data_capture.h"
 #include "cli/flags.h"
+#include "cli/output.h"
 #include "cli/pair_work.h"
 #include "dataset/corpus.h"
 #include "dataset/generate.h"
@@ -91,8 +92,8 @@ std::vector<std::string> read_holdout(const std::vector<std::string>& given) {
   return entries;
 }
 
-// holdout/: the held-out problems; rl/: the others, combinations for RL only first.
-void emit_problems(const fs::path& folder, const fs::path& pairs_file, const EmitCounts& most) {
+// holdout/: the held-out problems; rl/: the others, combinations for RL only first. How many of each.
+EmitCounts emit_problems(const fs::path& folder, const fs::path& pairs_file, const EmitCounts& most) {
   auto pairs = dataset::read_pairs(pairs_file);
   std::stable_partition(pairs.begin(), pairs.end(), [](const dataset::Pair& pair) { return pair.split == "rl"; });
   std::map<std::string, std::pair<int64_t, std::string>> sets{{"holdout", {}}, {"rl", {}}};
@@ -102,10 +103,12 @@ void emit_problems(const fs::path& folder, const fs::path& pairs_file, const Emi
     const int64_t limit = held_out ? most.holdout : most.rl;
     if (limit == 0 || count < limit) lines += dataset::problem_line(dataset::problem_of(pair, ++count)) + "\n";
   }
+  if (pairs.empty()) fail(ErrorKind::kUsage, "{} holds no pairs", pairs_file.string());
   for (const auto& [name, set] : sets) {
     make_folder(folder / name);
     write_file_atomic(folder / name / "problems.jsonl", set.second);
   }
+  return {.holdout = sets["holdout"].first, .rl = sets["rl"].first};
 }
 
 void generate(const GenerateFlags& flags) {
@@ -175,7 +178,7 @@ void write_text(const TextFlags& flags) {
     lines += Json{{"text", dataset::corpus_text(flags.seed, static_cast<uint64_t>(i))}}.dump() + "\n";
   }
   const fs::path output = flags.output;
-  make_folder(output.parent_path());
+  make_room_for(output);
   write_file_atomic(output, lines);
   fmt::print("{} texts, {} characters -> {}\n", flags.count, lines.size(), flags.output);
 }
@@ -215,7 +218,10 @@ void add_data_command(CLI::App& app) {
   add_flags(*problems, *emitting);
   problems->footer(
       "example: tritonforge data problems problems/quickstart/pairs.jsonl --output problems/quickstart --holdout 60");
-  problems->callback([emitting] { emit_problems(emitting->output, emitting->pairs, emitting->most); });
+  problems->callback([emitting] {
+    const EmitCounts written = emit_problems(emitting->output, emitting->pairs, emitting->most);
+    fmt::print("{} held-out problems and {} for RL -> {}\n", written.holdout, written.rl, emitting->output);
+  });
 
   auto* text = data->add_subcommand(
       "text",

@@ -13,12 +13,14 @@
 #include "base/config.h"
 #include "base/progress.h"
 #include "cli/flags.h"
+#include "cli/output.h"
 #include "cli/own_evaluator.h"
 #include "dashboard/run_folder.h"
 #include "dataset/build/build.h"
 #include "dataset/sources/chat.h"
 #include "evaluate/rewriter.h"
 #include "net/http.h"
+#include "net/key.h"
 #include "orchestrate/data_page.h"
 #include "rollout/extract.h"
 #include "rollout/past_trajectories.h"
@@ -51,8 +53,11 @@ class Judges {
     if (urls_.empty()) urls_.push_back(own_.emplace(static_cast<int>(at_once)).url());
     for (const std::string& url : urls_) {
       net::wait_until_healthy(url + "/health", Deadline::after(30));
-      peers_.push_back(std::make_unique<rollout::Peers>(
-          rollout::PeerOptions{.evaluator = url, .patience_s = urls_.size() > 1 ? 20.0 : 300.0}));
+      peers_.push_back(
+          std::make_unique<rollout::Peers>(rollout::PeerOptions{.evaluator = url,
+                                                                .patience_s = urls_.size() > 1 ? 20.0 : 300.0,
+                                                                .api_key = net::key_from({}, net::kPeerKeyVariable),
+                                                                .awaits_key = false}));
     }
     group_.id = "data build";
     group_.options.evaluate.num_correct_trials = trials;
@@ -82,7 +87,7 @@ class Judges {
 
 dataset::StageTools::Ask teacher(const std::string& url, const std::string& model) {
   const char* key = std::getenv("OPENAI_API_KEY");
-  rollout::PeerOptions options{.router = url};
+  rollout::PeerOptions options{.router = url, .awaits_key = false};
   options.chat_api_key = key == nullptr ? "" : key;
   const auto peers = std::make_shared<rollout::Peers>(options);
   GroupSpec group;
@@ -206,7 +211,10 @@ void print_card(const std::string& folder, bool json, const std::string& page) {
   require_build(folder);
   const std::string file = fs::path(folder) / "card.json";
   const Json card = parse_json(read_file(file), file);
-  if (!page.empty()) write_file_atomic(page, data_build_page(folder));
+  if (!page.empty()) {
+    make_room_for(page);
+    write_file_atomic(page, data_build_page(folder));
+  }
   if (json) fmt::print("{}\n", card.dump());
   else fmt::print("{}", dataset::card_text(card));
 }

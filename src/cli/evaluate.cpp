@@ -114,7 +114,7 @@ void cut_off(evaluate::SandboxRule rule) {
 void serve_evaluator(EvaluatorFlags flags) {
   flags.validate();
   flags.http.read_secrets();
-  flags.peers.peer_api_key = flags.peer_key.read(/*own=*/"");
+  flags.peers.peer_api_key = flags.peer_key.read(flags.http.api_key);
   // Only these ask others: a front, a server whose kernels are compiled elsewhere, and ncu the process that it
   // profiles.
   if (flags.role != EvaluatorRole::kFront && flags.peers.compile_servers.empty() && !flags.evaluator.profile)

@@ -4,13 +4,18 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <future>
 #include <map>
 #include <mutex>
 #include <regex>
 
 #include "base/checksum.h"
+#include "base/process.h"
 #include "base/progress.h"
+#include "cli/output.h"
 #include "cli/own_evaluator.h"
 #include "cli/pair_work.h"
 #include "dataset/stages/kept_answers.h"
@@ -133,6 +138,7 @@ void judge_generations(const orchestrate::RecipeConfig& config, const fs::path& 
     for (const auto& [sample, file] : kernels.at({problem.level, problem.problem_id}))
       jobs.push_back({&problem, file, &results.samples[i][sample]});
   }
+  SignalWaiter signals;
   choose_gpus(config.evaluator);
   evaluate::Evaluator evaluator(config.evaluator);
   Progress progress("kernels", static_cast<int64_t>(jobs.size()));
@@ -148,8 +154,26 @@ void judge_generations(const orchestrate::RecipeConfig& config, const fs::path& 
   };
   std::vector<std::future<void>> workers;
   for (int i = 0; i < config.evaluator.workers; ++i) workers.push_back(std::async(std::launch::async, work));
+  // The first signal lets the kernels under way have their verdicts, which are kept; the next one does not.
+  const auto under_way = [](const std::future<void>& worker) {
+    return worker.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  };
+  int signal = 0;
+  while (std::ranges::any_of(workers, under_way)) {
+    const int number = signals.wait(Deadline::after(0.1));
+    if (number == 0) continue;
+    if (signal != 0) std::_Exit(128 + number);
+    signal = number;
+    next = jobs.size();
+    fmt::print(stderr, "\nstopping: the kernels under way are judged; once more to end at once\n");
+  }
   for (auto& worker : workers) worker.get();
   progress.finish();
+  if (signal != 0) {
+    throw StoppedBySignal(signal, fmt::format("stopped by {}; {} of {} kernels are judged, the same command with "
+                                              "--resume goes on",
+                                              ::strsignal(signal), done, jobs.size()));
+  }
 
   write_results(results, to);
   const auto rows = bench_rows(results);  // throws where no kernel has a verdict

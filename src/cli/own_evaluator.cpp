@@ -1,6 +1,7 @@
 #include "cli/own_evaluator.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <cstdlib>
 
@@ -18,12 +19,12 @@ void choose_gpus(const evaluate::EvaluatorOptions& options) {
   ::setenv("CUDA_VISIBLE_DEVICES", visible.c_str(), 1);
 }
 
-OwnEvaluator::OwnEvaluator(int workers) : port_(free_port()), folder_("tritonforge-data") {
+OwnEvaluator::OwnEvaluator(int workers) : port_(free_port()), log_(::memfd_create("evaluator.log", MFD_CLOEXEC)) {
   ProcessOptions options;
   options.argv = {own_executable().string(), "serve", "evaluator", "--port", std::to_string(port_), "--workers",
                   std::to_string(workers)};
   options.env = net::own_server_environment();
-  options.stdout_file = options.stderr_file = folder_.path() / "evaluator.log";
+  options.stdout_file = options.stderr_file = fmt::format("/proc/self/fd/{}", log_.get());
   process_.emplace(options);
   try {
     net::wait_until_healthy(url() + "/health", Deadline::after(120));

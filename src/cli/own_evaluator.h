@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "base/filesystem.h"
+#include "base/descriptor.h"
 #include "base/process.h"
 #include "evaluate/options.h"
 
@@ -21,7 +21,7 @@ class OwnEvaluator {
 
  private:
   int port_;
-  TemporaryFolder folder_;
+  Descriptor log_;  // without a name: a kill leaves nothing behind
   std::optional<ChildProcess> process_;
 };
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "cli/output.h"
+#include "net/key.h"
 #include "net/retry.h"
 
 namespace tritonforge::cli {
@@ -35,7 +37,9 @@ Result<Verdict> evaluate_over_http(net::HttpClient& client, const std::string& u
 }  // namespace
 
 PairEvaluator::PairEvaluator(const Judging& judging, int workers)
-    : trials_(judging.trials), url_(judging.evaluator), client_({.timeout_s = 120}) {
+    : trials_(judging.trials),
+      url_(judging.evaluator),
+      client_({.timeout_s = 120, .api_key = net::key_from({}, net::kPeerKeyVariable)}) {
   if (judging.unverified) {
     url_.clear();
   } else if (url_.empty()) {
@@ -60,7 +64,7 @@ dataset::ConversationTexts conversation_texts(PromptStyle prompt) {
 }
 
 PairFile::PairFile(fs::path output) : output_(std::move(output)), unfinished_(output_.string() + ".part") {
-  make_folder(output_.parent_path());
+  make_room_for(output_);
   file_.open(unfinished_, std::ios::trunc);
   if (!file_) fail(ErrorKind::kUnavailable, "{}: cannot be written", unfinished_.string());
 }
@@ -81,13 +85,6 @@ void PairFile::finish() {
 
 void PairFile::check() const {
   if (!file_) fail(ErrorKind::kUnavailable, "{}: cannot be written (disk full?)", unfinished_.string());
-}
-
-void make_folder(const fs::path& folder) {
-  if (folder.empty()) return;
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) fail(ErrorKind::kUnavailable, "{}: cannot be made: {}", folder.string(), error.message());
 }
 
 void print_counts(std::string_view title, const std::map<std::string, size_t>& counts, size_t most) {

@@ -23,7 +23,9 @@ struct Judging {
 
   template <typename V>
   void describe(V& v) {
-    v("evaluator", evaluator, in_form(base_url), "URL of a running evaluator (starts its own where empty)");
+    v("evaluator", evaluator, in_form(base_url),
+      "URL of a running evaluator (starts its own where empty); its key is TRITONFORGE_PEER_API_KEY of the "
+      "environment");
     v("trials", trials, in(1, 64), "correctness trials of each evaluation");
     v("unverified", unverified, "writes without asking an evaluator (for work on templates; marked so)");
   }
@@ -59,7 +61,6 @@ class PairFile {
   std::ofstream file_;
 };
 
-void make_folder(const fs::path& folder);
 void print_counts(std::string_view title, const std::map<std::string, size_t>& counts, size_t most = SIZE_MAX);
 
 }  // namespace tritonforge::cli

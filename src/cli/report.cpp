@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/data_build.h"
 #include "cli/flags.h"
+#include "cli/output.h"
 #include "dashboard/compare.h"
 #include "dashboard/page.h"
 #include "dashboard/trace.h"
@@ -68,6 +69,7 @@ struct TraceFlags {
 void trace(const TraceFlags& flags) {
   const auto run = read_run(flags.run);
   const fs::path file = flags.output.empty() ? flags.run / "trace.json" : flags.output;
+  if (flags.otlp.empty()) make_room_for(file);
   const auto counts = flags.otlp.empty() ? dashboard::write_perfetto(*run, flags.trajectories, file)
                                          : dashboard::send_otlp(*run, flags.trajectories, flags.otlp, flags.timeout_s);
   fmt::print("{}: {} steps, {} trajectories, {} requests{}\n", flags.otlp.empty() ? file.string() : flags.otlp,
@@ -100,6 +102,7 @@ void add_report_command(CLI::App& app) {
   command->callback([given] {
     const std::string page = report_of(given->folder, given->trajectories);
     const fs::path output = given->output.empty() ? given->folder / "report.html" : given->output;
+    make_room_for(output);
     write_file_atomic(output, page);
     fmt::print("{}\n", output.string());
   });

@@ -30,7 +30,7 @@ struct RouterFlags {
 void serve_router(RouterFlags flags) {
   log::start("router");
   flags.http.read_secrets();
-  flags.router.worker_api_key = flags.engines.read(/*own=*/"");
+  flags.router.worker_api_key = flags.engines.read(flags.http.api_key);
   flags.http.io_threads = flags.io_threads > 0
                               ? flags.io_threads
                               : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));

@@ -39,7 +39,7 @@ void serve_trainer(TrainerFlags flags) {
   for (const std::string& assignment : flags.overrides) apply_override(yaml, assignment);
   flags.http.read_secrets();
   train::ServiceOptions options = flags.service;
-  options.peer_api_key = flags.peers.read(/*own=*/"");
+  options.peer_api_key = flags.peers.read(flags.http.api_key);
   options.config = load_config<train::TrainConfig>(yaml, flags.config);
   log::info("config:\n{}", dump_config(options.config));
   if (options.config.device == "cpu") train::keep_freed_memory();

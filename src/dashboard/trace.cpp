@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <map>
 
@@ -166,7 +168,7 @@ SpanCounts for_each_span(const RunFolder& run, size_t trajectories, const std::f
 
 SpanCounts write_perfetto(const RunFolder& run, size_t trajectories, const fs::path& file) {
   std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  if (!out) fail(ErrorKind::kUnavailable, "cannot write {}", file.string());
+  if (!out) fail(ErrorKind::kUnavailable, "cannot write {}: {}", file.string(), std::strerror(errno));
   static const std::vector<std::string> kServices = {"orchestrator", "trainer", "buffer", "engines", "evaluator"};
   Tracks tracks;
   out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";

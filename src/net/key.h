@@ -36,7 +36,8 @@ struct PeerKey {
   template <typename V>
   void describe(V& v) {
     v("peer_api_key_file", peer_api_key_file,
-      "file with the bearer key that is sent to other servers; else TRITONFORGE_PEER_API_KEY of the environment");
+      "file with the bearer key that is sent to other servers; else TRITONFORGE_PEER_API_KEY of the environment, else "
+      "the server's own");
   }
   // `own`: the server's, where no other is given: one key for a system.
   std::string read(const std::string& own) const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace tritonforge::net {
 namespace {
@@ -159,6 +160,10 @@ TlsContext::TlsContext(TlsFiles files, Side side) : files_(std::move(files)), si
       refuse_file(files_.cert, "no certificate in PEM is in it");
     if (SSL_CTX_use_PrivateKey_file(context, files_.key.c_str(), SSL_FILETYPE_PEM) != 1)
       refuse_file(files_.key, "no private key in PEM, without a passphrase, that fits " + files_.cert.string());
+    // Known to its peers alone otherwise, of which each says so somewhere else.
+    const ASN1_TIME* end = X509_get0_notAfter(SSL_CTX_get0_certificate(context));
+    if (X509_cmp_current_time(end) < 0)
+      log::warn("{} has expired ({}): whoever is shown it refuses it", files_.cert.string(), text_of(end));
   }
   if (!files_.ca.empty()) {
     require_file(files_.ca);

@@ -53,10 +53,16 @@ std::string progress_note(const GroupProgress& now) {
   return note;
 }
 
+// Of the ids of a bench's groups, which are other ones where the stage was reopened since.
+std::string id_prefix(const RunContext& run, const std::string& stage) {
+  const int64_t times = run.record.times_reopened(stage);
+  return times == 0 ? fmt::format("bench-{}-", stage) : fmt::format("bench-{}-again{}-", stage, times);
+}
+
 GroupSpec group_of(const RunContext& run, const BenchResults& results, size_t index) {
   const Problem& problem = results.problems[index];
   GroupSpec group;
-  group.id = fmt::format("bench-{}-{}", results.stage, problem.id);
+  group.id = id_prefix(run, results.stage) + problem.id;
   group.problem_id = problem.id;
   group.problem_source = problem.source;
   group.n_samples = results.samples_per_problem;
@@ -125,7 +131,7 @@ BenchEnd run_bench(RunContext& run, const std::string& stage) {
   std::vector<Lease> leases;
   const int64_t total = static_cast<int64_t>(groups.size()) * bench.samples;
   const auto show = [&] {
-    const GroupProgress now = run.buffer.progress(fmt::format("bench-{}-", stage));
+    const GroupProgress now = run.buffer.progress(id_prefix(run, stage));
     run.record.set_progress(label, now.trajectories, total, progress_note(now));
   };
   for (const GroupSpec& group : groups) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <optional>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -112,13 +113,18 @@ Lease Buffer::lease(LeaseRequest request, double round_s, const std::function<vo
   request.timeout_s = round_s;
   int64_t finished = -1;
   Deadline deadline = Deadline::after(stalled_after_s_);
+  std::optional<Deadline> refused;
   while (true) {
     try {
       return lease_from_json(role_.post("/v2/groups/lease", to_json(request), kLeaseTimeout));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout) throw;
-      if (const int64_t now = trajectories(); now != finished) {
-        finished = now;
+      const State now = state();
+      if (now.refused_key.empty()) refused.reset();
+      else if (!refused) refused = Deadline::after(key_patience_s_);
+      else if (refused->expired()) fail(ErrorKind::kUnavailable, "{}", now.refused_key);
+      if (now.trajectories != finished) {
+        finished = now.trajectories;
         deadline = Deadline::after(stalled_after_s_);
       } else if (deadline.expired()) {
         fail(ErrorKind::kTimeout, "no trajectory ended for {:.0f} s (supervisor.stalled_after_s): {}", stalled_after_s_,
@@ -135,8 +141,11 @@ GroupProgress Buffer::progress(const std::string& group_prefix) const {
       role_.ask({.method = "GET", .path = "/v2/progress?groups=" + percent_encode(group_prefix)}));
 }
 
-int64_t Buffer::trajectories() const {
-  return require<int64_t>(role_.ask({.method = "GET", .path = "/v2/status"}), "trajectories", "GET /v2/status");
+Buffer::State Buffer::state() const {
+  const std::string where = "GET /v2/status";
+  const Json status = role_.ask({.method = "GET", .path = "/v2/status"});
+  return {require<int64_t>(status, "trajectories", where),
+          optional_field<std::string>(status, "refused_key", "", where)};
 }
 
 void Buffer::commit(const std::string& lease_id, int64_t step) const {

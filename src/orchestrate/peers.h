@@ -56,14 +56,16 @@ class Role {
 
 class Buffer {
  public:
-  explicit Buffer(Role role, double stalled_after_s = SupervisorOptions().stalled_after_s)
-      : role_(std::move(role)), stalled_after_s_(stalled_after_s) {}
+  // key_patience_s: for a server that refuses its key, which its operator may be changing.
+  explicit Buffer(Role role, double stalled_after_s = SupervisorOptions().stalled_after_s, double key_patience_s = 10)
+      : role_(std::move(role)), stalled_after_s_(stalled_after_s), key_patience_s_(key_patience_s) {}
   const std::string& url() const { return role_.url(); }  // for the trainer, which fetches leases itself
 
   // All with the same options. Groups that the buffer has already are left as they are.
   void submit(const std::vector<GroupSpec>& groups) const;
   // Waits for the groups as long as trajectories end, however slow the whole is; kTimeout where none did for
-  // stalled_after_s. request.timeout_s is of one round.
+  // stalled_after_s. request.timeout_s is of one round. kUnavailable where a server refuses its key for
+  // key_patience_s: what waits for it is made after --resume.
   Lease lease(LeaseRequest request) const {
     return lease(std::move(request), kLeaseRound, [] {});
   }
@@ -78,9 +80,13 @@ class Buffer {
 
  private:
   static constexpr double kLeaseRound = 30;
-  int64_t trajectories() const;  // finished ones that it holds
+  struct State {
+    int64_t trajectories = 0;  // finished ones that it holds
+    std::string refused_key;   // of a server that its trajectories wait for
+  };
+  State state() const;
   Role role_;
-  double stalled_after_s_;
+  double stalled_after_s_, key_patience_s_;
 };
 
 // The trainer does not have the steps that the caller counts on: it died and went back to its last checkpoint.

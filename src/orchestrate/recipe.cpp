@@ -354,6 +354,15 @@ bool may_change(const std::string& key, const std::vector<std::string>& begun) {
          });
 }
 
+// Why a stage that was begun cannot have more steps or fewer: those that it has would have been others, or something
+// was made from its last one. "" where it can.
+std::string steps_refusal(const std::string& key, const RecipeConfig& before, const std::vector<std::string>& begun) {
+  const auto& train = key == "sft.steps" ? before.sft.train : before.rl.train;
+  if (train.schedule == train::Schedule::kCosine) return "a cosine falls over all of them";
+  if (key == "sft.steps") return std::ranges::find(begun, "rl") == begun.end() ? "" : "RL began after the last one";
+  return before.rl.steps % before.rl.update_interval == 0 ? "" : "the last one was no multiple of rl.update_interval";
+}
+
 void flatten(const OptionList& list, const std::string& path, std::map<std::string, std::string>& values) {
   for (const Option& option : list.options()) {
     const std::string key = path + option.name;
@@ -376,14 +385,20 @@ std::map<std::string, std::string> deciding_values(RecipeConfig config) {
 
 }  // namespace
 
-std::vector<std::string> deciding_changes(RecipeConfig before, RecipeConfig now,
+std::vector<std::string> deciding_changes(const RecipeConfig& before, const RecipeConfig& now,
                                           const std::vector<std::string>& begun) {
-  auto old_values = deciding_values(std::move(before));
-  const auto new_values = deciding_values(std::move(now));
+  auto old_values = deciding_values(before);
+  const auto new_values = deciding_values(now);
   std::vector<std::string> changes;
   for (const auto& [key, value] : new_values) {
-    if (old_values[key] != value && !may_change(key, begun))
-      changes.push_back(fmt::format("{}: {}, now {}", key, old_values[key], value));
+    if (old_values[key] == value || may_change(key, begun)) continue;
+    std::string reason;
+    if (key == "sft.steps" || key == "rl.steps") {
+      reason = steps_refusal(key, before, begun);
+      if (reason.empty()) continue;
+      reason = ": " + reason;
+    }
+    changes.push_back(fmt::format("{}: {}, now {}{}", key, old_values[key], value, reason));
   }
   return changes;
 }

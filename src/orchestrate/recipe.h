@@ -243,9 +243,11 @@ struct RecipeConfig {
 
 // What of a recipe decides the result and differs between the run in a folder and one that is to go on with it:
 // "rl.train.lr: 2e-05, now 1e-04". Empty where they may differ as they do: in addresses, limits of parallel work,
-// checkpoints, and whatever else changes how fast a run is or what it survives; and in the options of stages that were
-// not `begun`.
-std::vector<std::string> deciding_changes(RecipeConfig before, RecipeConfig now, const std::vector<std::string>& begun);
+// checkpoints, and whatever else changes how fast a run is or what it survives; in the options of stages that were not
+// `begun`; and in sft.steps and rl.steps, unless a cosine falls over them, RL began from the model after those of SFT,
+// or RL's last one was no multiple of rl.update_interval.
+std::vector<std::string> deciding_changes(const RecipeConfig& before, const RecipeConfig& now,
+                                          const std::vector<std::string>& begun);
 
 // Reads a recipe (a file, or the name of one that comes with the program: quickstart), applies `--set` overrides,
 // validates. A recipe may begin from another: `extends: quickstart.yaml`.

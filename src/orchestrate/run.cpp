@@ -182,6 +182,10 @@ void run_stages(RunContext& run, StatusThread& status) {
   }
 }
 
+std::map<std::string, int64_t> steps_of_stages(const RecipeConfig& config) {
+  return {{"sft", config.sft.steps}, {"rl", config.rl.steps}};
+}
+
 // recipe.yaml is what the run in the folder was started with; where it goes on with another one that decides nothing
 // else, the old one is kept beside.
 void keep_recipe(const RecipeConfig& config, const RunRecord& record) {
@@ -192,11 +196,15 @@ void keep_recipe(const RecipeConfig& config, const RunRecord& record) {
     const std::string old = read_file(file);
     if (old == text) return;
     const auto before = load_config<RecipeConfig>(parse_yaml(old, file.string()), file.string());
-    const auto changes = deciding_changes(before, config, record.begun_stages());
+    auto changes = deciding_changes(before, config, record.begun_stages());
+    for (const auto& [stage, steps] : steps_of_stages(config)) {
+      if (const int64_t trained = record.last_step(stage); trained > steps)
+        changes.push_back(fmt::format("{}.steps: now {}, and it has trained {}", stage, steps, trained));
+    }
     if (!changes.empty()) {
       fail(ErrorKind::kUsage,
-           "--resume: {} holds another run than this recipe's ({}); go on without these changes, or "
-           "name another folder with --output",
+           "--resume: {} holds another run than this recipe's ({}); go on without these changes, or begin another run: "
+           "without --resume, in another folder (--output)",
            folder.string(), fmt::join(changes, "; "));
     }
     int number = 1;
@@ -211,6 +219,12 @@ void print_result(const RunRecord& record, bool json, const std::string& last_li
   if (json) print_text(stdout, read_file(result));
   else
     print_text(stdout, fmt::format("\n{}\n{}; result {}\n", format_table(record.rows()), last_line, result.string()));
+}
+
+// A stage that is to have more steps than it was done with goes on after them.
+void open_longer_stages(const RecipeConfig& config, RunRecord& record) {
+  for (const auto& [stage, steps] : steps_of_stages(config))
+    if (record.stage_done(stage) && record.last_step(stage) < steps) record.reopen(stage);
 }
 
 // Its result may be missing where the run ended between its last stage and that.
@@ -351,6 +365,7 @@ void run_recipe(const RecipeConfig& given, const RunOptions& options) {
   SignalWaiter signals;
   RunRecord record(fs::absolute(folder), options.resume);
   keep_recipe(config, record);
+  open_longer_stages(config, record);
   Origin origin(config, record.folder());
   for (const fs::path& swept : SharedFolder::sweep()) log::info("removed {}, which a killed run left", swept.string());
   if (options.resume && stages_left(config, record).empty()) return show_finished(config, record, options.json);

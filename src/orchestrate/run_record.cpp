@@ -119,6 +119,7 @@ RunRecord::RunRecord(fs::path folder, bool resume)
   started_ = optional_field<double>(json, "started", started_, state.string());
   wall_s_ = require<std::map<std::string, double>>(json, "wall_s", state.string());
   for (const auto& row : require<Json>(json, "rows", state.string())) rows_.push_back(bench_row_from_json(row));
+  reopened_ = optional_field<std::map<std::string, int64_t>>(json, "reopened", {}, state.string());
   leases_to_commit_ = optional_field<std::vector<std::string>>(json, "leases_to_commit", {}, state.string());
   for (const std::string& line : LineTail(folder_ / "problems.jsonl").poll())
     problems_.insert(parse_json(line, (folder_ / "problems.jsonl").string()).value("id", ""));
@@ -163,8 +164,9 @@ void RunRecord::save_state() const {
   std::unique_lock lock(mutex_);
   Json rows = Json::array();
   for (const auto& row : rows_) rows.push_back(to_json(row));
-  const Json state = {{"started", started_}, {"begun", begun_}, {"done", done_},
-                      {"wall_s", wall_s_},   {"rows", rows},    {"leases_to_commit", leases_to_commit_}};
+  const Json state = {{"started", started_},  {"begun", begun_}, {"done", done_},
+                      {"wall_s", wall_s_},    {"rows", rows},    {"leases_to_commit", leases_to_commit_},
+                      {"reopened", reopened_}};
   lock.unlock();
   write_file_atomic(folder_ / "state.json", state.dump(1));
 }
@@ -200,6 +202,28 @@ void RunRecord::finish_stage(const std::string& stage, double wall_s, const std:
     leases_to_commit_.insert(leases_to_commit_.end(), leases.begin(), leases.end());
   }
   save_state();
+}
+
+void RunRecord::reopen(const std::string& stage) {
+  if (!fs::exists(folder_ / "checkpoints" / stage / "latest"))
+    fail(ErrorKind::kNotFound, "--resume: {} has no checkpoint that more steps could go on from",
+         (folder_ / "checkpoints" / stage).string());
+  fs::remove(folder_ / "result.json");
+  std::lock_guard writing(writing_);
+  {
+    std::lock_guard lock(mutex_);
+    std::erase_if(done_, [&](const std::string& done) { return done == stage || done == "bench-" + stage; });
+    std::erase_if(rows_, [&](const BenchRow& row) { return row.stage == stage; });
+    ++reopened_[stage];
+  }
+  save_state();
+  require_buffer();
+}
+
+int64_t RunRecord::times_reopened(const std::string& stage) const {
+  std::lock_guard lock(mutex_);
+  const auto times = reopened_.find(stage);
+  return times == reopened_.end() ? 0 : times->second;
 }
 
 std::vector<std::string> RunRecord::leases_to_commit() const {

@@ -73,6 +73,11 @@ class RunRecord {
   // With the rows that the stage adds to the table, and the leases that are to be committed for it: all or nothing.
   void finish_stage(const std::string& stage, double wall_s, const std::vector<BenchRow>& rows = {},
                     const std::vector<std::string>& leases = {});
+  // The stage is to go on: neither it nor what was measured after it is done any more. Throws kNotFound where its
+  // checkpoint is gone.
+  void reopen(const std::string& stage);
+  // How often it was: what is measured after it has other names each time.
+  int64_t times_reopened(const std::string& stage) const;
   // Of the stages that are done, those of a run that was stopped before it had committed them among them.
   std::vector<std::string> leases_to_commit() const;
   void leases_are_committed();
@@ -136,7 +141,7 @@ class RunRecord {
   std::map<std::string, double> wall_s_;
   std::vector<BenchRow> rows_;
   std::vector<std::string> leases_to_commit_;
-  std::map<std::string, int64_t> last_step_;
+  std::map<std::string, int64_t> last_step_, reopened_;
   std::vector<Json> new_steps_;
   std::set<std::string> problems_;  // under writing_
   Progress progress_;

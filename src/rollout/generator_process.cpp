@@ -88,7 +88,7 @@ GeneratorProcess::State GeneratorProcess::state() const {
   return {{std::ssize(holding_), activity_.generating, activity_.evaluating, activity_.turns, activity_.failed_turns,
            activity_.sampled_tokens},
           delivered_,
-          buffer_error_};
+          buffer_error_.empty() ? peers_.refused_key() : buffer_error_};
 }
 
 void GeneratorProcess::say(const std::string& error) {
@@ -108,6 +108,7 @@ std::vector<WorkItem> GeneratorProcess::ask(bool leaving) {
     request.count = leaving ? 0 : static_cast<int64_t>(options_.concurrency) - std::ssize(holding_);
   }
   request.activity = state().activity;
+  request.refused_key = peers_.refused_key();
   request.timeout_s = request.count > 0 ? kPoll : 0;
   const std::string url = options_.buffer + "/v2/work";
   net::AsyncRequest post{.method = "POST", .url = url, .headers = {{"content-type", "application/json"}}};

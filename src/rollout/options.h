@@ -16,6 +16,7 @@ struct PeerOptions {
   double patience_s = 900;
   double first_pause_s = 0.1, longest_pause_s = 5;
   std::string api_key, chat_api_key;  // of our servers; of a chat server
+  bool awaits_key = true;             // one that is refused is waited for; false: the call fails
 
   template <typename V>
   void describe(V& v) {

@@ -16,7 +16,7 @@
 namespace tritonforge::rollout {
 namespace {
 
-constexpr int kMaxInternalErrors = 3;
+constexpr int kMaxInternalErrors = 3, kUnauthorized = 401;
 
 // SGLang answers versions as text ("3", or "default" before the first update, which counts as 0).
 int64_t version_of(const Json& value) {
@@ -94,22 +94,26 @@ void Gate::leave() {
 }
 
 Peers::Peers(PeerOptions options)
-    : options_(std::move(options)), client_(net::ClientOptions{.api_key = options_.api_key}) {}
+    : options_(std::move(options)),
+      client_(net::ClientOptions{.api_key = options_.api_key}),
+      keys_(options_.longest_pause_s) {}
 
 Result<Json> Peers::call(const std::string& what, const std::string& request_id, const std::string& url,
-                         const Json& body, double timeout_s, const std::string& api_key, std::stop_token stop) const {
+                         const Json& body, double timeout_s, const Key& key, std::stop_token stop) const {
   const std::string text = body.dump();
-  net::ClientOptions options{.timeout_s = timeout_s, .api_key = api_key};
+  net::ClientOptions options{.timeout_s = timeout_s, .api_key = key.value};
   options.headers["x-timeout-s"] = fmt::format("{:.0f}", timeout_s);
   options.headers["x-request-id"] = request_id;
   options.headers["traceparent"] = traceparent_of(request_id.substr(0, request_id.rfind('-')), request_id);
   int internal_errors = 0;
-  bool barred = false;  // by the version barrier: the engines wait for newer weights, and nothing has failed
+  bool barred = false;   // by the version barrier: the engines wait for newer weights, and nothing has failed
+  bool refused = false;  // the key
   const auto attempt = [&]() -> Result<Json> {
-    if (stop.stop_requested()) return Error(ErrorKind::kUnavailable, what + ": stopped");
+    if (!keys_.enter(url, stop)) return Error(ErrorKind::kUnavailable, what + ": stopped");
     const auto response = client_.request("POST", url, text, "application/json", &options);
     if (!response.ok()) return response.error();
     const int status = response->status;
+    if (status != kUnauthorized && !may_pass(status)) keys_.taken(url);
     if (status / 100 == 2) {
       try {
         return parse_json(response->body, url);
@@ -119,8 +123,15 @@ Result<Json> Peers::call(const std::string& what, const std::string& request_id,
     }
     // Behind a router it was the engine that answered.
     const auto worker = response->headers.find("x-worker");
-    const std::string& who = worker == response->headers.end() ? url : worker->second;
-    const std::string reason = fmt::format("{} answered {}: {}", who, status, net::said_by(*response));
+    const bool routed = worker != response->headers.end();
+    std::string reason = fmt::format("{} answered {}: {}", routed ? worker->second : url, status,
+                                     net::said_by(*response));
+    if (status == kUnauthorized) {
+      reason += fmt::format("; the key for it is that of {}{}", key.place,
+                            routed ? ", of the router where that has one" : "");
+      refused = options_.awaits_key;
+      if (refused) keys_.refused(url, reason);
+    }
     barred = status == 503 && response->headers.contains(net::kMinWeightVersion);
     internal_errors += status == 500 ? 1 : 0;
     if (!may_pass(status) || internal_errors >= kMaxInternalErrors)
@@ -130,11 +141,12 @@ Result<Json> Peers::call(const std::string& what, const std::string& request_id,
   const auto note = [&](const Error& error, double pause_s) {
     log::warn("{}: {}; again in {:.1f} s", what, error.what(), pause_s);
   };
-  const auto again = [&](const Error& error) { return !barred && net::is_transient(error); };
+  const auto again = [&](const Error& error) { return !barred && !refused && net::is_transient(error); };
   const net::Backoff backoff{options_.first_pause_s, options_.longest_pause_s, /*factor=*/2};
   for (int n = 0;; ++n) {
     auto reply = net::retry<Json>(what, Deadline::after(options_.patience_s), attempt,
                                   {.again = again, .backoff = backoff, .stop = stop, .on_pause = note});
+    if (std::exchange(refused, false)) continue;
     // A trainer that resumes may train for hours until the barrier opens; patience is for failures, and begins after.
     if (!std::exchange(barred, false)) return reply;
     if (n == 0) log::info("{}: {}; it waits for them", what, reply.error().what());
@@ -169,7 +181,7 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
                          {"no_stop_trim", true},
                          {"sampling_seed", part_seed}}}};
     const std::string what = "generate " + request_id;
-    auto reply = call(what, request_id, url, body, options_.generate_timeout_s, options_.api_key, stop);
+    auto reply = call(what, request_id, url, body, options_.generate_timeout_s, own_key(), stop);
     if (!reply.ok()) return reply.error();
     if (!deadline) deadline = Deadline::after(options_.patience_s + options_.generate_timeout_s);
     Part part;
@@ -240,8 +252,8 @@ Result<Peers::Reply> Peers::chat(const GroupSpec& group, const std::string& requ
   if (sampling.top_k > 0) body["top_k"] = sampling.top_k;
   if (sampling.min_p > 0) body["min_p"] = sampling.min_p;
   if (!group.options.enable_thinking) body["chat_template_kwargs"] = {{"enable_thinking", false}};
-  auto reply = call("chat " + request_id, request_id, url, body, options_.generate_timeout_s, options_.chat_api_key,
-                    stop);
+  auto reply = call("chat " + request_id, request_id, url, body, options_.generate_timeout_s,
+                    {options_.chat_api_key, "OPENAI_API_KEY of the environment"}, stop);
   if (!reply.ok()) return reply.error();
   try {
     return chat_reply_from_json(*reply, url);
@@ -285,8 +297,8 @@ void Peers::prepare(const GroupSpec& group, const std::string& request_id) const
 Result<Verdict> Peers::evaluate(const GroupSpec& group, const std::string& request_id, const std::string& code,
                                 std::stop_token stop) const {
   auto reply = call("evaluate " + group.id, request_id, evaluator_of(group) + "/v2/evaluations",
-                    request_of(group, code), group.options.evaluate.timeout_s + options_.evaluate_margin_s,
-                    options_.api_key, stop);
+                    request_of(group, code), group.options.evaluate.timeout_s + options_.evaluate_margin_s, own_key(),
+                    stop);
   if (!reply.ok()) return reply.error();
   try {
     return verdict_from_json(*reply);

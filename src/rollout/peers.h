@@ -2,7 +2,7 @@
 // The two servers a trajectory needs, as calls: the router (tokens) and the evaluator (a verdict). A call is repeated
 // while its failure can pass (no connection, time-out, 408, 429, 5xx), with growing pauses, until it succeeds, its
 // patience ends, or a stop is asked for. An engine that answers that it waits for newer weights (the version barrier)
-// has not failed: that takes no patience.
+// has not failed: that takes no patience, and neither does one that refuses its key (rollout/refused_keys.h).
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -15,6 +15,7 @@
 #include "contract/verdict.h"
 #include "net/http.h"
 #include "rollout/options.h"
+#include "rollout/refused_keys.h"
 
 namespace tritonforge::rollout {
 
@@ -62,11 +63,17 @@ class Peers {
   // does not do now it does with the first candidate.
   void prepare(const GroupSpec& group, const std::string& request_id) const;
   const PeerOptions& options() const { return options_; }
+  std::string refused_key() const { return keys_.line(); }  // which server refuses which; "" where none does
 
  private:
+  struct Key {
+    const std::string& value;
+    const char* place;  // where it is from
+  };
+  Key own_key() const { return {options_.api_key, "--peer-api-key-file or TRITONFORGE_PEER_API_KEY"}; }
   // `request_id` goes along as x-request-id, and its trace as traceparent (contract/trace_ids.h).
   Result<Json> call(const std::string& what, const std::string& request_id, const std::string& url, const Json& body,
-                    double timeout_s, const std::string& api_key, std::stop_token stop) const;
+                    double timeout_s, const Key& key, std::stop_token stop) const;
   const std::string& router_of(const GroupSpec& group) const {
     return group.options.router.empty() ? options_.router : group.options.router;
   }
@@ -75,6 +82,7 @@ class Peers {
   }
   PeerOptions options_;
   mutable net::HttpClient client_;
+  mutable RefusedKeys keys_;
 };
 
 // The body of POST /v2/evaluations.

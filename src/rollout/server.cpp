@@ -225,19 +225,23 @@ struct BufferServer::Impl {
                                 {"generators", desk.totals().workers},
                                 {"unwritten", state.unwritten},
                                 {"write_error", state.write_error},
+                                {"refused_key", state.refused_key},
                                 {"waiting_leases", leases.waiting()}});
   }
 
   // Reads only counters: it answers while the store is busy.
   net::Response health() {
-    const auto state = service.state();
-    const bool full = !state.write_error.empty();
+    const auto state = whole_state();
+    const std::string counts = fmt::format("{} trajectories running, {} waiting", state.running, state.queued);
+    const std::string trouble = !state.write_error.empty()
+                                    ? fmt::format("{} finished trajectories wait for the disk: {}", state.unwritten,
+                                                  state.write_error)
+                                : !state.refused_key.empty() ? fmt::format("{}; {}", counts, state.refused_key)
+                                                             : "";
     // Yellow, not red: a supervisor must not restart what holds finished trajectories that the disk does not take.
-    const net::Colour colour = full || state.stopping ? net::Colour::kYellow : net::Colour::kGreen;
-    return net::health_reply(
-        colour, "buffer",
-        full ? fmt::format("{} finished trajectories wait for the disk: {}", state.unwritten, state.write_error)
-             : fmt::format("{} trajectories running, {} waiting", state.running, state.queued));
+    const bool green = trouble.empty() && !state.stopping;
+    return net::health_reply(green ? net::Colour::kGreen : net::Colour::kYellow, "buffer",
+                             trouble.empty() ? counts : trouble);
   }
 
   // With what generator processes are at.
@@ -251,6 +255,7 @@ struct BufferServer::Impl {
     state.turns += others.turns;
     state.failed_turns += others.failed_turns;
     state.sampled_tokens += others.sampled_tokens;
+    if (state.refused_key.empty()) state.refused_key = desk_totals.refused_key;
     return state;
   }
 

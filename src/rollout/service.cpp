@@ -60,6 +60,7 @@ RolloutService::State RolloutService::state() const {
   state.turns = activity_.turns;
   state.failed_turns = activity_.failed_turns;
   state.sampled_tokens = activity_.sampled_tokens;
+  state.refused_key = peers_.refused_key();
   std::lock_guard lock(mutex_);
   state.unwritten = unwritten_;
   state.write_error = write_error_;

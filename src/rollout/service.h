@@ -39,6 +39,7 @@ class RolloutService {
     int64_t generating = 0, evaluating = 0, turns = 0, failed_turns = 0, sampled_tokens = 0;
     int64_t unwritten = 0;    // finished, waiting for the disk
     std::string write_error;  // why; "" where the disk takes writes
+    std::string refused_key;  // which server refuses which; "" where none does
     bool stopping = false;
   };
   State state() const;

@@ -54,13 +54,14 @@ ActivityCounts& ActivityCounts::operator+=(const ActivityCounts& other) {
 Json to_json(const WorkRequest& request) {
   Json activity = Json::object();
   for (const CountField& field : kCounts) activity[field.name] = request.activity.*field.value;
-  return {{"worker", request.worker},   {"count", request.count},          {"timeout_s", request.timeout_s},
-          {"holding", request.holding}, {"activity", std::move(activity)}, {"leaving", request.leaving}};
+  return {{"worker", request.worker},          {"count", request.count},          {"timeout_s", request.timeout_s},
+          {"holding", request.holding},        {"activity", std::move(activity)}, {"leaving", request.leaving},
+          {"refused_key", request.refused_key}};
 }
 
 WorkRequest work_request_from_json(const Json& body) {
   const std::string where = "POST /v2/work";
-  check_keys(body, {"worker", "count", "timeout_s", "holding", "activity", "leaving"}, where);
+  check_keys(body, {"worker", "count", "timeout_s", "holding", "activity", "refused_key", "leaving"}, where);
   WorkRequest request;
   request.worker = require<std::string>(body, "worker", where);
   if (request.worker.empty()) fail(ErrorKind::kUsage, "{}: 'worker' is empty", where);
@@ -68,6 +69,7 @@ WorkRequest work_request_from_json(const Json& body) {
   if (request.count < 0) fail(ErrorKind::kUsage, "{}: 'count' is {}", where, request.count);
   request.timeout_s = std::max(0.0, optional_field(body, "timeout_s", request.timeout_s, where));
   request.holding = optional_field(body, "holding", request.holding, where);
+  request.refused_key = optional_field(body, "refused_key", request.refused_key, where);
   request.leaving = optional_field(body, "leaving", request.leaving, where);
   const Json activity = optional_field(body, "activity", Json::object(), where);
   for (const CountField& field : kCounts)

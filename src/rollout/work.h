@@ -35,7 +35,8 @@ struct WorkRequest {
   double timeout_s = 0;
   std::vector<std::string> holding;  // trajectory ids
   ActivityCounts activity;
-  bool leaving = false;  // it takes nothing more
+  std::string refused_key;  // which server refuses which to it; "" where none does
+  bool leaving = false;     // it takes nothing more
 };
 Json to_json(const WorkRequest& request);
 WorkRequest work_request_from_json(const Json& body);  // throws kUsage naming the field

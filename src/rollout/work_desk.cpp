@@ -44,10 +44,11 @@ void WorkDesk::finished(const std::string& worker, const std::string& trajectory
 
 WorkDesk::Totals WorkDesk::totals() const {
   std::lock_guard lock(mutex_);
-  Totals totals{workers_.size(), 0, past_};
+  Totals totals{.workers = workers_.size(), .activity = past_};
   for (const auto& [name, worker] : workers_) {
     totals.claimed += worker.holds.size();
     totals.activity += worker.activity;
+    if (totals.refused_key.empty()) totals.refused_key = worker.refused_key;
   }
   return totals;
 }
@@ -56,6 +57,7 @@ void WorkDesk::hear(const WorkRequest& request) {
   Worker& worker = workers_[request.worker];
   worker.heard = Clock::now();
   worker.activity = request.activity;
+  worker.refused_key = request.refused_key;
   std::set<std::string> holding;
   if (!request.leaving) holding.insert(request.holding.begin(), request.holding.end());
   std::vector<std::string> lost;

@@ -33,6 +33,7 @@ class WorkDesk {
   struct Totals {
     size_t workers = 0, claimed = 0;  // that were heard of; samples that they hold
     ActivityCounts activity;
+    std::string refused_key;  // of one of them
   };
   Totals totals() const;
 
@@ -41,6 +42,7 @@ class WorkDesk {
     Clock::time_point heard;
     std::map<std::string, RolloutPool::Job> holds;  // by trajectory id
     ActivityCounts activity;
+    std::string refused_key;
   };
   struct Waiting {
     WorkRequest request;

@@ -22,6 +22,7 @@ import pytest
 
 import buffer_file
 from front_door import KERNEL
+from test_buffer import wait_until
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -321,6 +322,32 @@ def test_kernels_of_others_are_judged_once_whatever_is_in_them(tmp_path):
     assert said == f"tritonforge: {tmp_path}/file/run: cannot be made: Not a directory\n"
 
 
+def test_kernels_of_others_are_gone_on_with_after_ctrl_c(tmp_path):
+    theirs, problems, output = tmp_path / "theirs", tmp_path / "problems/level1", tmp_path / "run"
+    theirs.mkdir()
+    problems.mkdir(parents=True)
+    (problems / "1_relu.py").write_text(PROBLEM.format(operator="relu"))
+    for sample in range(40):  # none like another: each is judged
+        text = KERNEL.format(expression=EXPRESSIONS["relu"]) + f"# {sample}\n"
+        (theirs / f"level_1_problem_1_sample_{sample}_kernel.py").write_text(text)
+    command = [BINARY, "bench", "--problems", problems.parent, "--generations", theirs, "--output", output]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: len(verdicts_in(output)) >= 2, "two verdicts")
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 130, said
+    kept = verdicts_in(output)
+    assert f"; {len(kept)} of 40 kernels are judged, the same command with --resume goes on" in said.splitlines()[-1]
+    assert len(kept) < 40
+    subprocess.run([*command, "--resume"], cwd=ROOT, check=True, capture_output=True, timeout=300)
+    assert verdicts_in(output)[: len(kept)] == kept and len(verdicts_in(output)) == 40
+
+
+def verdicts_in(output):
+    file = output / "verdicts.jsonl"
+    return file.read_text().splitlines() if file.exists() else []
+
+
 def test_an_engine_behind_a_key_is_sent_that_of_the_environment(tmp_path):
     write_problems(tmp_path / "problems.parquet")
     engine = subprocess.Popen(
@@ -331,13 +358,16 @@ def test_an_engine_behind_a_key_is_sent_that_of_the_environment(tmp_path):
         url = next(m[0] for line in engine.stderr if (m := re.search(r"http://127\.0\.0\.1:\d+", line)))
         command = [BINARY, "bench", "--problems", tmp_path / "problems.parquet", "--limit", "1", "--prompt", "minimal"]
         command += ["--model", url, "--tokenizer", "models/tiny-base", "--max-new-tokens", "8"]
-        for key, code in ("", 1), ("open-sesame", 0):
+        command += ["--output", tmp_path / "run"]
+        for key, code, *resume in ("", 1), ("open-sesame", 0, "--resume"):  # nothing was spent on the wrong one
             done = subprocess.run(
-                [*command, "--output", tmp_path / f"run{code}"], cwd=ROOT, capture_output=True, text=True, timeout=300,
+                [*command, *resume], cwd=ROOT, capture_output=True, text=True, timeout=300,
                 env=os.environ | {"TRITONFORGE_PEER_API_KEY": key},
             )  # fmt: skip
             assert done.returncode == code, done.stderr
-            assert (f"{url} answered 401: this server needs its API key" in done.stderr) == (code == 1), done.stderr
+            said = done.stderr.splitlines()[-1]
+            assert (f"{url} answered 401: this server needs its API key" in said) == (code == 1), done.stderr
+            assert ("TRITONFORGE_PEER_API_KEY" in said and "--resume" in said) == (code == 1), done.stderr
     finally:
         engine.kill()
         engine.communicate()

@@ -218,7 +218,8 @@ def test_stats_and_usage(tmp_path):
     assert stats["pairs"] == 200 and stats["duplicates"] == 0 and stats["leaked"] == 0
     assert stats["by_split"]["train"] + stats["by_split"]["rl"] + stats["by_split"]["holdout"] == 200
     assert stats["solution_chars"]["max"] <= 900
-    data("problems", file, "--output", tmp_path / "again", "--holdout", 10, "--rl", 20)
+    said = data("problems", file, "--output", tmp_path / "again", "--holdout", 10, "--rl", 20)
+    assert said == f"10 held-out problems and 20 for RL -> {tmp_path}/again\n"
     for name, most in (("holdout", 10), ("rl", 20)):
         problems = (tmp_path / "problems" / name / "problems.jsonl").read_text()
         assert len(problems.splitlines()) == most and "class Model" in json.loads(problems.splitlines()[0])["code"]
@@ -233,6 +234,10 @@ def test_stats_and_usage(tmp_path):
         )
         assert done.returncode == 2 and f"did you mean '{word}'" in done.stderr, done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
+    (tmp_path / "empty.jsonl").touch()
+    command = [BINARY, "data", "problems", tmp_path / "empty.jsonl", "--output", tmp_path / "nothing"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr == f"tritonforge: {tmp_path}/empty.jsonl holds no pairs\n"
     done = subprocess.run([BINARY, "data", "text", "--output", "/proc/none/text.jsonl"], capture_output=True, text=True)
     assert done.returncode == 1 and "/proc/none" in done.stderr
     done = subprocess.run([BINARY, "data", "stats", tmp_path / "none.jsonl"], capture_output=True, text=True)

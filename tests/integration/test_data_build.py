@@ -198,8 +198,9 @@ def test_a_killed_judgement_repeats_nothing(tmp_path):
     config = write_config(tmp_path, pairs, stages, outputs="[jsonl]")
     verdicts = tmp_path / "out/verdicts.jsonl"
     process = subprocess.Popen(
-        command("data", "build", config), cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+        command("data", "build", config), cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )  # fmt: skip
     deadline = time.monotonic() + 300
     while not verdicts.exists() or verdicts.read_text().count("\n") < 3:
         assert process.poll() is None and time.monotonic() < deadline
@@ -207,6 +208,8 @@ def test_a_killed_judgement_repeats_nothing(tmp_path):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "out/jsonl/train.jsonl").exists()
+    # The evaluator's own folder is swept by the next one.
+    assert all("tritonforge-evaluator-" in str(path) for path in tmp_path.glob("tritonforge*"))
     card = json.loads(run("data", "build", config, "--json"))
     quality = next(stage for stage in card["stages"] if stage["name"] == "quality")
     assert quality["report"]["verdicts_of_earlier_builds"] >= 3

@@ -190,6 +190,34 @@ def test_a_teacher_is_asked_for_each_thought_once(serve, tmp_path):
     assert sum(asked.values()) == 48, "a second build asks nothing"
 
 
+def test_evaluators_behind_a_key_are_sent_that_of_the_environment(serve, tmp_path):
+    class Closed(Judge):
+        def reply(self, path, body, headers):
+            if headers["authorization"] != "Bearer secret":
+                return 401, {"error": {"message": "no key"}}
+            return super().reply(path, body, headers)
+
+    judge = serve(Closed())
+    pairs, _ = quickstart_pairs(tmp_path, 20)
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        f"name: t\noutput: {tmp_path}/out\ntokenizer: {ROOT}/models/tiny-base\nsources: [pairs: {{path: {pairs}}}]\n"
+        f"stages: [convert, quality: {{evaluators: ['{judge.url}']}}]\noutputs: [jsonl]\n"
+    )
+    commands = [
+        ["build", config],
+        ["generate", "--output", tmp_path / "made.jsonl", "--count", "3", "--evaluator", judge.url],
+    ]
+    for command in commands:
+        for key in "wrong", "secret":
+            done = subprocess.run(
+                [BINARY, "data", *command], capture_output=True, text=True, cwd=ROOT, timeout=120,
+                env=os.environ | {"TRITONFORGE_PEER_API_KEY": key},
+            )  # fmt: skip
+            assert (done.returncode == 0) == (key == "secret"), done.stderr
+            assert ("401" in done.stderr.splitlines()[-1]) == (key == "wrong"), done.stderr
+
+
 def test_the_recipe_of_kernelbook_on_rows_like_it(serve, tmp_path):
     """All of its stages; the rows and the evaluator are stand-ins."""
     rows = 250

@@ -183,6 +183,26 @@ def test_resume_of_a_finished_run_starts_nothing(undisturbed):
     assert (undisturbed.output / "result.json").read_bytes() == before
 
 
+def test_a_finished_run_goes_on_for_more_steps_to_the_same(undisturbed, tmp_path):
+    """What was measured behind them is measured again, as if it had been begun with so many."""
+    steps = ["--set", "rl.steps=2"]
+    Run(tmp_path / "a", "--set", "stages=[sft, rl, bench]", *steps).finish()
+    run = Run(tmp_path / "a", "--resume", "--set", "stages=[sft, rl, bench]", "--set", f"rl.steps={STEPS}")
+    run.finish()
+    assert run.weights() == undisturbed.weights()
+    assert [step["step"] for step in run.steps("rl")] == list(range(1, STEPS + 1))
+    assert run.table() == undisturbed.table()
+    measured = [turns for trajectory, turns in run.ledger()[1].items() if trajectory.startswith("bench-rl-")]
+    assert {version for turns in measured for turn in turns for version in turn} == {2 + 2, 2 + STEPS}
+    said = Run(tmp_path / "a", "--resume", "--set", "stages=[sft, rl, bench]", *steps).finish(code=2)
+    assert f"(rl.steps: now 2, and it has trained {STEPS})" in said.splitlines()[-1]
+    said = Run(tmp_path / "a", "--resume", "--set", "stages=[sft, rl, bench]", "--set", "sft.steps=9").finish(code=2)
+    assert (
+        "(sft.steps: 3, now 9: a cosine falls over all of them)" in said.splitlines()[-1]
+        and "in another folder (--output)" in said
+    )
+
+
 def test_resume_of_a_run_that_is_not_there_starts_none(undisturbed):
     wrong = Run(undisturbed.output.parent, "--resume", output="rum")
     assert f"there is no run in {wrong.output} (did you mean 'run'?)" in wrong.finish(code=2)

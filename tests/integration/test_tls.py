@@ -92,8 +92,7 @@ def roles(certificates, tmp_path_factory):
             )
         )  # fmt: skip
         router = stack.enter_context(
-            serving("router", "--port", "0", "--worker", engine.url, *keys, "--peer-api-key-file", str(key),
-                    *certificates.flags("router"))
+            serving("router", "--port", "0", "--worker", engine.url, *keys, *certificates.flags("router"))
         )  # fmt: skip
         buffer = stack.enter_context(
             serving(

@@ -178,7 +178,10 @@ def test_receivers_whose_servers_are_down_do_not_end_a_run(tmp_path):
         "run", *SMALL, "--output", tmp_path / "run", "--set", "tracking.to=[wandb, mlflow]", "--set",
         f"tracking.python={PYTHON}", "--set", "tracking.grace_s=1",
         WANDB_BASE_URL="http://127.0.0.1:9", WANDB_API_KEY="0" * 40, MLFLOW_TRACKING_URI="http://127.0.0.1:9",
+        TMPDIR=str(tmp_path),
     )  # fmt: skip
     said = result.stdout + result.stderr
     assert "tracking: wandb" in said and "tracking: mlflow" in said
     assert time.monotonic() - started < 120
+    # The folders that one that was ended leaves behind are in the run's, not beside everybody's.
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir() and "wandb" in path.name] == []

@@ -72,13 +72,16 @@ def test_report_of_a_bench_and_of_a_data_build(tmp_path):
         "licences": {"MIT": 3},
     }
     (data / "card.json").write_text(json.dumps(card | {"inputs": {}, "outputs": {}}))
-    tritonforge("report", data, "--output", tmp_path / "data.html")
-    assert "3 of 4 rows kept" in (tmp_path / "data.html").read_text()
+    page = tmp_path / "not/yet/there/data.html"
+    tritonforge("report", data, "--output", page)
+    assert "3 of 4 rows kept" in page.read_text()
+    said = tritonforge("report", data, "--output", tmp_path, code=2)
+    assert said == f"tritonforge: {tmp_path} is a folder; name a file in it\n"
 
 
 def test_a_trace_has_steps_parts_trajectories_and_requests(runs, tmp_path):
-    said = tritonforge("trace", runs / "first", "--output", tmp_path / "trace.json")
-    events = [e for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if e["ph"] == "X"]
+    said = tritonforge("trace", runs / "first", "--output", tmp_path / "new/trace.json")
+    events = [e for e in json.loads((tmp_path / "new/trace.json").read_text())["traceEvents"] if e["ph"] == "X"]
     written = [json.loads(line) for line in (runs / "first/trajectories.jsonl").read_text().splitlines()]
     turns = sum(len(one["turns"]) for one in written)
     assert f"220 steps, {len(written)} trajectories, {2 * turns} requests" in said

@@ -73,7 +73,8 @@ struct QualityOptions {
   template <typename V>
   void describe(V& v) {
     v("evaluators", evaluators, in_form(base_url),
-      "URLs of running evaluators, all of which are used; empty: one is started");
+      "URLs of running evaluators, all of which are used (their key is TRITONFORGE_PEER_API_KEY of the environment); "
+      "empty: one is started");
     v("trials", trials, in(1, 64), "correctness trials");
     v("at_once", at_once, in(1, 256), "evaluations at once, on each evaluator");
     v("timeout_s", timeout_s, above(0), at_most(3600), "seconds for each part of an evaluation");

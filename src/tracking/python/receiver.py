@@ -5,7 +5,9 @@ stdout. Their own settings hold: WANDB_MODE, WANDB_API_KEY, WANDB_BASE_URL, ...;
 
 import json
 import os
+import shutil
 import sys
+import tempfile
 
 # Packages print on stdout; the answers go where they cannot.
 ANSWERS = os.fdopen(os.dup(1), "w")
@@ -22,9 +24,12 @@ AXES = {"train/*": "train/step", "sft/*": "sft/step", "eval/*": "eval/step"}
 
 class Wandb:
     def __init__(self, start):
+        # Its temporary folders are the run's: a receiver that is ended while its server is down leaves them behind.
+        tempfile.tempdir = os.path.join(start["folder"], "tmp")
+        shutil.rmtree(tempfile.tempdir, ignore_errors=True)
+        os.makedirs(tempfile.tempdir)
         import wandb
 
-        os.makedirs(start["folder"], exist_ok=True)
         self.run = wandb.init(
             project=start["project"],
             id=start["id"],

@@ -380,8 +380,10 @@ TEST_F(Tls, AServerThatIsNotBelievedIsNamed) {
 
   ServerOptions expired = one_way();
   expired.tls = ours_.issue("expired", "IP:127.0.0.1", /*ends_s=*/-60);
+  ::testing::internal::CaptureStdout();
   HttpServer old(expired);
   old.start();
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr(expired.tls.cert.string() + " has expired ("));
   const Error past = refused(old.url() + "/x", anybody_);
   EXPECT_THAT(past.what(), HasSubstr("the server's certificate has expired ("));
   EXPECT_THAT(past.what(), HasSubstr("--tls-cert"));

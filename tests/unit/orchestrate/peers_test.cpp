@@ -159,6 +159,22 @@ TEST_F(PeersTest, GroupsAreWaitedForAsLongAsTrajectoriesEnd) {
   EXPECT_EQ(rounds, 6);  // five that found one more, and one that did not
 }
 
+TEST_F(PeersTest, AKeyThatIsRefusedEndsTheWaitWithItsLine) {
+  route("POST", "/v2/groups/lease",
+        [](const net::Request&) { return net::Response::error(Error(ErrorKind::kTimeout, "0 of 2 groups complete")); });
+  route("GET", "/v2/status", [](const net::Request&) {
+    return net::Response::json({{"trajectories", 0}, {"refused_key", "http://e/generate answered 401: no"}});
+  });
+  http.start();
+  const Buffer buffer(role("buffer"), SupervisorOptions().stalled_after_s, /*key_patience_s=*/0);
+  try {
+    buffer.lease({.lease_id = "l"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "http://e/generate answered 401: no");
+  }
+}
+
 TEST_F(PeersTest, AGroupOfWhichNothingCountsIsNoResultAndIsForgotten) {
   std::vector<std::string> discarded;
   route("POST", "/v2/leases/{id}/discard", [&](const net::Request& request) {

@@ -111,6 +111,27 @@ TEST_F(RecipeTest, OnlyWhatDecidesTheResultKeepsAResumeFromGoingOn) {
               ::testing::ElementsAre("engine.external: none, now given"));
 }
 
+TEST_F(RecipeTest, AStageMayHaveMoreStepsWhereThoseThatItHasStayTheSame) {
+  const auto path = write("a.yaml",
+                          "name: a\nmodel: {path: m}\nstages: [sft, rl]\nrl: {problems: p}\n"
+                          "data: {pairs: p}\n");
+  const auto changes = [&](std::vector<std::string> set, const std::string& steps,
+                           const std::vector<std::string>& begun) {
+    const RecipeConfig before = load_recipe(path, set);
+    set.push_back(steps);
+    return deciding_changes(before, load_recipe(path, set), begun);
+  };
+  EXPECT_THAT(changes({"rl.train.schedule=constant"}, "rl.steps=30", {"sft", "rl"}), ::testing::IsEmpty());
+  EXPECT_THAT(changes({}, "rl.steps=30", {"sft", "rl"}),
+              ::testing::ElementsAre("rl.steps: 20, now 30: a cosine falls over all of them"));
+  EXPECT_THAT(changes({"rl.train.schedule=constant", "rl.update_interval=3", "rl.train.checkpoint_interval=3"},
+                      "rl.steps=30", {"sft", "rl"}),
+              ::testing::ElementsAre("rl.steps: 20, now 30: the last one was no multiple of rl.update_interval"));
+  EXPECT_THAT(changes({"sft.train.schedule=constant"}, "sft.steps=300", {"sft"}), ::testing::IsEmpty());
+  EXPECT_THAT(changes({"sft.train.schedule=constant"}, "sft.steps=300", {"sft", "rl"}),
+              ::testing::ElementsAre("sft.steps: 100, now 300: RL began after the last one"));
+}
+
 TEST_F(RecipeTest, PairsAreJudgedAsTheEvaluatorsSectionSays) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
   EXPECT_TRUE(load_recipe(path, {}).pair_request().fresh_seeds);

@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <future>
+#include <thread>
 
+#include "base/clock.h"
 #include "contract/trace_ids.h"
 #include "mock_peers.h"
 
 namespace tritonforge::rollout {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -224,6 +228,58 @@ TEST_F(GeneratorTest, AnEngineThatFailsAndRecoversCostsNothing) {
   const auto t = run(group);
   EXPECT_EQ(t.turns[0].status, TurnStatus::kCompleted);
   EXPECT_EQ(calls, 4);
+}
+
+// A wrong key is no sample's fault, and takes no patience.
+TEST_F(GeneratorTest, AnEngineThatRefusesItsKeyIsWaitedForByAllAndAskedByOne) {
+  std::atomic<int> calls{0};
+  std::atomic<bool> mended{false};
+  mock.engine = [&](const Json& body) {
+    if (!mended) {
+      ++calls;
+      return net::Response::json({{"error", {{"message", "wrong key"}}}}, 401);
+    }
+    return MockPeers::reply(body, answer_with("x"), "stop");
+  };
+  PeerOptions options = mock.options();
+  options.patience_s = 0;
+  options.longest_pause_s = 0.2;
+  const Peers peers(options);
+  const Generator generator(peers, codec, gate, activity);
+  auto group = group_spec("g", 8);
+  group.options.max_turns = 1;
+  std::vector<std::future<std::optional<Trajectory>>> all;
+  for (int64_t sample = 0; sample < 8; ++sample)
+    all.push_back(std::async(std::launch::async, [&, sample] { return generator.run(group, sample, {}); }));
+  const Deadline deadline = Deadline::after(20);
+  while (calls < 10 && !deadline.expired()) std::this_thread::yield();  // eight at once at most, then one at a time
+  EXPECT_THAT(peers.refused_key(), AllOf(HasSubstr("/generate answered 401: wrong key; the key for it is that of "),
+                                         HasSubstr("TRITONFORGE_PEER_API_KEY")));
+  mended = true;
+  for (auto& one : all) EXPECT_EQ(one.get().value().turns.at(0).status, TurnStatus::kCompleted);
+  EXPECT_LT(calls, 13);
+  EXPECT_EQ(peers.refused_key(), "");
+
+  options.awaits_key = false;
+  mended = false;
+  EXPECT_THAT(
+      Generator(Peers(options), codec, gate, activity).run(group, 0, {}).value().turns.at(0).verdict.diagnostics,
+      HasSubstr("answered 401: wrong key"));
+}
+
+TEST_F(GeneratorTest, AStopEndsTheWaitForAKey) {
+  mock.engine = [](const Json&) { return net::Response::json({{"error", {{"message", "wrong key"}}}}, 401); };
+  PeerOptions options = mock.options();
+  options.longest_pause_s = 1000;
+  const Peers peers(options);
+  std::stop_source stop;
+  auto waiting = std::async(std::launch::async, [&] {
+    return Generator(peers, codec, gate, activity).run(group_spec("g"), 0, stop.get_token());
+  });
+  const Deadline deadline = Deadline::after(20);
+  while (peers.refused_key().empty() && !deadline.expired()) std::this_thread::yield();
+  stop.request_stop();
+  EXPECT_FALSE(waiting.get().has_value());
 }
 
 TEST_F(GeneratorTest, AnEngineThatRefusesForGoodFailsTheTurnAndSaysWhy) {

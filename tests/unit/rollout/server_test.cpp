@@ -323,6 +323,34 @@ TEST_F(ServerTest, HealthAndMetrics) {
   EXPECT_THAT(metrics.value().body, HasSubstr("tritonforge_buffer_trajectories"));
 }
 
+TEST_F(ServerTest, AServerThatRefusesItsKeyIsSaidAndLosesNoGroup) {
+  std::atomic<bool> mended{false};
+  mock.engine = [&](const Json& body) {
+    if (!mended) return net::Response::json({{"error", {{"message", "wrong key"}}}}, 401);
+    return MockPeers::reply(body, answer_with("x"), "stop");
+  };
+  call("POST", "/v2/rollouts", rollouts({"a"}));
+  const Deadline deadline = Deadline::after(20);
+  Json status;
+  do status = call("GET", "/v2/status").second;
+  while (status["refused_key"] == "" && !deadline.expired());
+  EXPECT_THAT(status["refused_key"].get<std::string>(), HasSubstr("/generate answered 401: wrong key"));
+  EXPECT_EQ(status["trajectories"], 0);
+  const Json health = call("GET", "/health").second;
+  EXPECT_EQ(health["status"], "yellow");
+  EXPECT_THAT(health["detail"].get<std::string>(), HasSubstr("wrong key"));
+
+  mended = true;
+  EXPECT_EQ(call("POST", "/v2/groups/lease", lease("l", 1)).second["figures"]["failed"], 0);
+  EXPECT_EQ(call("GET", "/health").second["status"], "green");
+
+  // So does a generator process say it, of an engine that only it asks.
+  call("POST", "/v2/work", {{"worker", "w"}, {"refused_key", "http://e answered 401"}});
+  EXPECT_EQ(call("GET", "/v2/status").second["refused_key"], "http://e answered 401");
+  call("POST", "/v2/work", {{"worker", "w"}});
+  EXPECT_EQ(call("GET", "/v2/status").second["refused_key"], "");
+}
+
 TEST_F(ServerTest, TheOriginalsEndpoints) {
   judge_by_text();
   const fs::path prompts = folder.path() / "prompts.jsonl";

@@ -1,0 +1,11 @@
+#pragma once
+// Where commands write.
+#include "base/filesystem.h"
+
+namespace tritonforge::cli {
+
+void make_folder(const fs::path& folder);  // and those above it; throws kUnavailable
+// Makes the folder of a file that is about to be written. Throws kUsage where `file` is a folder itself.
+void make_room_for(const fs::path& file);
+
+}  // namespace tritonforge::cli
