@@ -1,7 +1,7 @@
 """What a process of its own costs on a GPU: how many contexts a host's driver makes a second, and what allocations of
 others take meanwhile.
 
-    python bench/gpu_contexts.py [--seconds 3] [--torch]        needs an NVIDIA GPU, and its libcuda alone without --torch
+    python bench/gpu_contexts.py [--seconds 3] [--torch]        needs an NVIDIA GPU
 
 --torch: the same of processes that are forked from one that has imported torch and then multiply, as a problem's own
 process does.
@@ -67,7 +67,7 @@ def measure(at_once, seconds, body, beside=None):
         beside()
     found = [answers.get() for _ in processes]
     took = time.perf_counter() - start
-    done, ended = (sum((one[k] for one in found), []) for k in (0, 1))
+    done, ended = ([seconds for one in found for seconds in one[k]] for k in (0, 1))
     print(f"{at_once} at once: {len(ended) / took:.2f} a second, done after {statistics.median(done):.3f} s, "
           f"ended after {statistics.median(ended):.3f} s", flush=True)  # fmt: skip
 
@@ -82,7 +82,8 @@ def allocations():
             call("cuMemFree_v2", memory)
             times.append(1000 * (time.perf_counter() - start))
         print(f"    {size >> 20} MiB taken and given back: median {statistics.median(times):.3f}, mean "
-              f"{statistics.mean(times):.3f}, 99 % {sorted(times)[len(times) * 99 // 100]:.3f} ms", flush=True)  # fmt: skip
+              f"{statistics.mean(times):.3f}, 99 % {sorted(times)[len(times) * 99 // 100]:.3f} ms",
+              flush=True)  # fmt: skip
 
 
 def allocate_beside():
