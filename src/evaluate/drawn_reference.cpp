@@ -130,14 +130,25 @@ std::vector<std::unique_ptr<ReferenceTrial>> draw_trials(Child& replayer, const 
   return trials;
 }
 
-// Whether the module made the same; `drawn` learns then what its outputs are.
-bool bears_witness(const ReferenceTrial& own, const Tolerances& tolerances, ReferenceTrial& drawn) {
+bool alike(const ReferenceTrial& drawn, const ReferenceTrial& own, const Tolerances& tolerances) {
   const auto close = [&](const TensorView& a, const TensorView& b) { return compare(a, b, tolerances, "").passed; };
-  const bool alike = std::ranges::equal(drawn.before, own.before, identical) &&
-                     std::ranges::equal(drawn.outputs, own.outputs, close) &&
-                     std::ranges::equal(drawn.after, own.after, close);
-  if (alike) static_cast<OutputForms&>(drawn) = own;
-  return alike;
+  return std::ranges::equal(drawn.before, own.before, identical) &&
+         std::ranges::equal(drawn.outputs, own.outputs, close) &&  //
+         std::ranges::equal(drawn.after, own.after, close);
+}
+
+// The module makes the trials, too. Nullopt: it makes something else; else what its outputs are beside their elements.
+std::optional<OutputForms> bears_witness(ReferenceProcess& own, const ReferenceSpec& spec, const ReferenceData& data,
+                                         const std::vector<std::unique_ptr<ReferenceTrial>>& trials) {
+  std::unique_ptr<ReferenceTrial> made;
+  for (size_t k = 0; k < trials.size(); ++k) {
+    as_its_own([&] { made = own.sample(spec.trials[k], data.admission.draw, data.drawn->fractions); });
+    if (alike(*trials[k], *made, data.tolerances)) continue;
+    log::warn("problem {}: its trials are handed from process to process: replayed, it gives something else",
+              spec.problem_id);
+    return std::nullopt;
+  }
+  return std::move(*made);
 }
 
 // The device with others that compute on it, and memory for both forwards. Empty on a CPU.
@@ -180,27 +191,20 @@ std::shared_ptr<const ReferenceData> draw_reference(Children& children, Referenc
   if (own) as_its_own([&] { own->load(unused); });  // a context is made before the device is held
   ChildPool::Worker replayer = spec.draws_on->references().take(deadline);
   std::vector<std::unique_ptr<ReferenceTrial>> trials;
+  std::optional<OutputForms> outputs;
   {
     const Held held(*spec.draws_on, plans, deadline);
     trials = draw_trials(*replayer.child, spec, *data, plans, deadline);
-    for (size_t k = 0; k < trials.size(); ++k) {
-      ReferenceTrial& drawn = *trials[k];
-      if (!own) {
-        static_cast<OutputForms&>(drawn) = spec.forms->outputs;
-        continue;
-      }
-      std::unique_ptr<ReferenceTrial> made;
-      as_its_own([&] { made = own->sample(spec.trials[k], data->admission.draw, data->drawn->fractions); });
-      if (bears_witness(*made, data->tolerances, drawn)) continue;
-      log::warn("problem {}: its trials are handed from process to process: replayed, it gives something else",
-                spec.problem_id);
-      trials.clear();
-    }
+    if (trials.empty()) return nullptr;
+    outputs = own ? bears_witness(*own, spec, *data, trials) : spec.forms->outputs;
   }
-  if (trials.empty()) return nullptr;
   spec.draws_on->references().give_back(std::move(replayer));
-  forms.outputs = *trials.front();
-  for (size_t k = 0; k < trials.size(); ++k) keep(std::move(trials[k]), spec.trials[k], *data);
+  if (!outputs) return nullptr;
+  for (size_t k = 0; k < trials.size(); ++k) {
+    static_cast<OutputForms&>(*trials[k]) = *outputs;
+    keep(std::move(trials[k]), spec.trials[k], *data);
+  }
+  forms.outputs = std::move(*outputs);
   data->drawn->forms = std::make_shared<const DrawnForms>(std::move(forms));
   return data;
 }

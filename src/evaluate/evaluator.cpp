@@ -258,6 +258,7 @@ Json Evaluator::health() const {
           {"faults", impl.faults},
           {"verdict_cache_hits", impl.verdicts.hits()},
           {"reference_cache_hits", means.problems.references().hits()},
+          {"references_asked", means.problems.references().asked()},
           {"reference_processes", means.problems.references().processes()},
           {"compile_cache_hits", means.lowering.hits()},
           {"compile_cache_misses", means.lowering.misses()}};

@@ -92,7 +92,8 @@ Posed Problems::pose(const EvaluatorOptions& options, const EvaluationRequest& r
   const Admission& admission = posed.reference->admission;
   if (!posed.spec.admission) admissions_.put(checksum(request.problem_source), admission);
   if (!admission.barred.empty()) throw ProblemFault{"the problem is barred: " + admission.barred};
-  if (draws_on && !posed.reference->drawn) not_drawn_.put(checksum(request.problem_source), true);
+  // One that was drawn before may be drawn again: its recorder may have died, say.
+  if (draws_on && !posed.reference->drawn && !posed.spec.forms) not_drawn_.put(checksum(request.problem_source), true);
   if (draws_on && posed.reference->drawn)
     forms_.put(forms_key(request.problem_source, *draws_on), posed.reference->drawn->forms);
   note(*posed.reference, verdict);

@@ -53,6 +53,7 @@ std::shared_ptr<const ReferenceData> ReferenceCache::data(const std::string& key
     if (!process) process = children_.spawn("reference", limits, deadline);
     made = make_reference(*process, asked, deadline);
   }
+  if (process) ++asked_;
   data_.put(key, made, made->bytes());
   if (spec.timed && !spec.weigh && processes_ > 0) {  // a module that was recorded is of no further use
     problem->process = std::move(process);

@@ -2,6 +2,7 @@
 // The problems under evaluation: what their references gave, shared by all candidates of a problem, and in live mode
 // the process that gave it, kept for timing (a CUDA context of its own for each candidate would cost more than the
 // timing).
+#include <atomic>
 #include <functional>
 #include <list>
 #include <map>
@@ -52,7 +53,8 @@ class ReferenceCache {
                             Deadline deadline, const std::function<CompiledBaseline(Child&)>& measure);
 
   size_t hits() const { return data_.hits(); }
-  size_t processes() const;  // kept at this moment
+  size_t asked() const { return asked_; }  // problems' own processes, for what their references gave
+  size_t processes() const;                // kept at this moment
 
  private:
   struct Problem {
@@ -71,6 +73,7 @@ class ReferenceCache {
   void keep(const std::shared_ptr<Problem>& problem);
 
   Children& children_;
+  std::atomic<size_t> asked_ = 0;
   LruCache<std::shared_ptr<const ReferenceData>> data_;
   const size_t processes_;
   LruCache<KnownBaseline> compiled_;

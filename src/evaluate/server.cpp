@@ -99,6 +99,7 @@ struct EvaluatorServer::Impl {
                         {"zygote_restarts_total", "times that the Python parent was started again"},
                         {"verdict_cache_hits_total", "evaluations answered by an earlier verdict"},
                         {"reference_cache_hits_total", "evaluations whose expected outputs were there"},
+                        {"references_asked_total", "times that a problem's module was run for its expected outputs"},
                         {"compile_cache_hits_total", "kernels that were lowered before"},
                         {"compile_cache_misses_total", "kernels that were lowered"}}};
 
@@ -143,8 +144,9 @@ struct EvaluatorServer::Impl {
     const Json report = evaluator.health();
     for (const char* name : {"busy", "waiting", "workers", "reference_processes"})
       metrics.set(name, report.at(name).get<double>());
-    for (const char* name : {"abandoned", "busy_seconds", "zygote_restarts", "verdict_cache_hits",
-                             "reference_cache_hits", "compile_cache_hits", "compile_cache_misses"}) {
+    for (const char* name :
+         {"abandoned", "busy_seconds", "zygote_restarts", "verdict_cache_hits", "reference_cache_hits",
+          "references_asked", "compile_cache_hits", "compile_cache_misses"}) {
       metrics.set(std::string(name) + "_total", report.at(name).get<double>());
     }
     return metrics.reply();

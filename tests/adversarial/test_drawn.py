@@ -53,6 +53,17 @@ def test_a_kernel_that_does_nothing_is_found(drawing):
     assert drawn(verdict) and not verdict["correct"] and verdict["flags"], verdict
 
 
+def test_a_module_bears_witness_once_whatever_the_seeds(drawing):
+    problem = LARGE.replace("* 2", "* 2 + 1")
+    right, wrong = HONEST.replace(" * 2, mask", " * 2 + 1, mask"), HONEST
+    asked = drawing.get("/health")["report"]["references_asked"]
+    for seed in range(4):
+        verdict = drawing.judge(right, problem, seed=seed)
+        assert drawn(verdict) and verdict["correct"], verdict
+        assert drawing.judge(wrong, problem, seed=seed)["error_kind"] == "mismatch"
+    assert drawing.get("/health")["report"]["references_asked"] == asked + 1
+
+
 @pytest.mark.parametrize(
     "inputs",
     [
