@@ -138,7 +138,8 @@ TEST_F(DrawnReference, WhatNoPlanDrawsIsLeftToItsOwnProcess) {
 import numpy
 import torch
 class Model(torch.nn.Module):
-    def forward(self, x, unused):
+    def forward(self, x, scratch):
+        scratch.zero_()
         return x * 2
 def get_inputs():
     return [torch.randn(400, 300), torch.from_numpy(numpy.random.rand(400, 300))]
