@@ -50,7 +50,7 @@ struct Plans {
 // get_inputs and forward as plans, by a process without the device. False: one of them is none.
 bool record(Children& children, const ReferenceSpec& spec, ChildLimits limits, ReferenceData& data, Plans& plans,
             Deadline deadline) {
-  limits.gpu = false;
+  limits.gpu = limits.processes = false;
   limits.gpu_uuid.clear();
   const auto child = children.spawn("reference", limits, deadline);
   ReferenceProcess process(*child, spec, deadline);

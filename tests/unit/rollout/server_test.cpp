@@ -333,7 +333,7 @@ TEST_F(ServerTest, AServerThatRefusesItsKeyIsSaidAndLosesNoGroup) {
   const Deadline deadline = Deadline::after(20);
   Json status;
   do status = call("GET", "/v2/status").second;
-  while (status["refused_key"] == "" && !deadline.expired());
+  while (status["refused_key"].get<std::string>().empty() && !deadline.expired());
   EXPECT_THAT(status["refused_key"].get<std::string>(), HasSubstr("/generate answered 401: wrong key"));
   EXPECT_EQ(status["trajectories"], 0);
   const Json health = call("GET", "/health").second;
