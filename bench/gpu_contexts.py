@@ -9,6 +9,7 @@ process does.
 
 import argparse
 import ctypes
+import functools
 import multiprocessing
 import os
 import statistics
@@ -16,11 +17,14 @@ import time
 
 import plain_errors
 
-driver = ctypes.CDLL("libcuda.so.1")
+
+@functools.cache
+def driver():
+    return ctypes.CDLL("libcuda.so.1")
 
 
 def call(name, *arguments):
-    if code := getattr(driver, name)(*arguments):
+    if code := getattr(driver(), name)(*arguments):
         raise RuntimeError(f"{name}: CUDA error {code}")
 
 
@@ -99,6 +103,7 @@ def main():
     args = parser.parse_args()
     if args.torch:
         import torch  # noqa: F401, before the forks
+    driver()  # says that there is none before anything is forked
     body = multiply if args.torch else make_context
     allocate_beside()
     for at_once in (1, 2, 4, 8, 14):

@@ -15,6 +15,10 @@ namespace tritonforge::evaluate {
 std::shared_ptr<const ReferenceData> draw_reference(Children& children, ReferenceSpec& spec, const ChildLimits& limits,
                                                     std::unique_ptr<Child>& witness, Deadline deadline);
 
+// What a process made of a trial's seeds is what `trial` holds: the inputs' bits, and outputs within the tolerance.
+bool made_alike(const std::vector<TensorView>& inputs, const std::vector<TensorView>& outputs,
+                const ReferenceTrial& trial, const Tolerances& tolerances);
+
 // Adds to what P is handed ("plan": plan/process.cpp) how the problem is drawn.
 void add_drawn_problem(const ReferenceData& reference, Json& header, std::vector<std::span<const std::byte>>& payload);
 

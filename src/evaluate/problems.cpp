@@ -94,7 +94,7 @@ Posed Problems::pose(const EvaluatorOptions& options, const EvaluationRequest& r
   if (!admission.barred.empty()) throw ProblemFault{"the problem is barred: " + admission.barred};
   // One that was drawn before may be drawn again: its recorder may have died, say.
   if (draws_on && !posed.reference->drawn && !posed.spec.forms) not_drawn_.put(checksum(request.problem_source), true);
-  if (draws_on && posed.reference->drawn)
+  if (posed.reference->drawn && posed.reference->drawn->forms != posed.spec.forms)
     forms_.put(forms_key(request.problem_source, *draws_on), posed.reference->drawn->forms);
   note(*posed.reference, verdict);
   return posed;

@@ -202,18 +202,18 @@ void keep(std::unique_ptr<ReferenceTrial> trial, const TrialSeeds& seeds, Refere
   data.trials.push_back(std::move(trial));
 }
 
-bool keep(ReferenceProcess::Recorded forward, ReferenceData& data) {
-  const Plan plan = parse_plan(forward.plan, forward.payload);
+std::optional<Plan> keep(ReferenceProcess::Recorded forward, ReferenceData& data) {
+  Plan plan = parse_plan(forward.plan, forward.payload);
   data.work = reference_work(plan);
   std::set<std::string> known;
   for (const auto& item : data.state) known.insert(item.at(0).get<std::string>());
   const bool complete = std::all_of(plan.values.begin(), plan.values.end(), [&](const PlanValue& value) {
     return value.weight.empty() || known.contains(value.weight);
   });
-  if (!complete) return false;
+  if (!complete) return std::nullopt;
   data.plan = std::move(forward.plan);
-  data.plan_payload = std::move(forward.payload);
-  return true;
+  data.plan_payload = std::move(forward.payload);  // its bytes stay where they are
+  return plan;
 }
 
 }  // namespace tritonforge::evaluate

@@ -53,7 +53,8 @@ void as_its_own(const std::function<void()>& part);
 void try_to(const std::function<void()>& weigh);
 // The trial with its bounds, as data's next.
 void keep(std::unique_ptr<ReferenceTrial> trial, const TrialSeeds& seeds, ReferenceData& data);
-// Takes a recorded forward into `data`: its work, and the plan where all of its weights are known. Whether it is kept.
-bool keep(ReferenceProcess::Recorded forward, ReferenceData& data);
+// Takes a recorded forward into `data`: its work, and where all of its weights are known the plan, which comes back and
+// looks into data.plan_payload.
+std::optional<Plan> keep(ReferenceProcess::Recorded forward, ReferenceData& data);
 
 }  // namespace tritonforge::evaluate

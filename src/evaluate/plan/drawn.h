@@ -13,12 +13,10 @@
 #include <vector>
 
 #include "evaluate/compare.h"
+#include "evaluate/plan/plan.h"
 #include "evaluate/plan/replay.h"
 
 namespace tritonforge::evaluate {
-
-// So many elements of a tensor are looked at by the trusted side; of a smaller one all.
-inline constexpr int64_t kSampled = int64_t{1} << 16;
 
 // compare.h's judgement of an output that stays on its device: a part at a time.
 Comparison compare(const at::Tensor& output, const at::Tensor& expected, const Bounds& bounds,

@@ -18,15 +18,16 @@ ChildLimits limits_of(const EvaluatorOptions& options, const std::string& grante
 }  // namespace
 
 GpuReplayers::GpuReplayers(Children& children, const EvaluatorOptions& options, const std::string& granted)
-    : granted_(granted),
-      pool_(children, "replay", limits_of(options, granted), kPlansPerProcess,
-            [this](Child& child, Deadline deadline) { open(child, deadline); }),
-      references_(children, "replay", limits_of(options, granted), kPlansPerProcess,
-                  [this](Child& child, Deadline deadline) { open(child, deadline); }) {
+    : granted_(granted), pool_(pool(children, options)), references_(pool(children, options)) {
   pool_.give_back(pool_.take(Deadline::after(60)));
   measuring_.emplace(device_.uuid);
   constexpr double kOurPart = 0.85;  // contexts, and what allocators keep, are the rest
   memory_.emplace(kOurPart * device_.memory);
+}
+
+ChildPool GpuReplayers::pool(Children& children, const EvaluatorOptions& options) {
+  return {children, "replay", limits_of(options, granted_), kPlansPerProcess,
+          [this](Child& child, Deadline deadline) { open(child, deadline); }};
 }
 
 void GpuReplayers::open(Child& child, Deadline deadline) {

@@ -43,6 +43,7 @@ class GpuReplayers : public Device {
 
  private:
   void open(Child& child, Deadline deadline);
+  ChildPool pool(Children& children, const EvaluatorOptions& options);
 
   const std::string granted_;
   GpuDevice device_;  // of the first one

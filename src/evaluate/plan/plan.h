@@ -26,6 +26,9 @@ namespace tritonforge::evaluate {
 
 // Of a recorded plan as a frame: its constants, neither weights nor inputs.
 inline constexpr size_t kMaxPlanBytes = 256 << 20;
+// Of a drawn problem (plan/drawn.h) so many elements of a tensor are looked at by the trusted side; of a smaller one
+// all.
+inline constexpr int64_t kSampled = int64_t{1} << 16;
 
 struct PlanLimits {
   static constexpr int64_t kViews = 4;  // so many times total_bytes, views counted like tensors of their own

@@ -235,19 +235,14 @@ std::vector<TensorView> samples_of(const Json& described, size_t first, size_t c
 
 }  // namespace
 
-DrawnAlike drawn_alike(const Frame& answer, const ReferenceTrial& trial, const Tolerances& tolerances, size_t& input,
-                       size_t& output, size_t& at) {
-  DrawnAlike alike;
+bool drawn_alike(const Frame& answer, const ReferenceTrial& trial, const Tolerances& tolerances, size_t& input,
+                 size_t& output, size_t& at) {
   const auto inputs = samples_of(answer.header.at("drawn"), input, trial.before.size(), answer, at);
   const size_t made = std::min(trial.outputs.size(), answer.header.at("expected").size() - output);
   const auto outputs = samples_of(answer.header.at("expected"), output, made, answer, at);
   input += inputs.size();
   output += outputs.size();
-  for (size_t k = 0; k < inputs.size(); ++k) alike.inputs = alike.inputs && identical(inputs[k], trial.before[k]);
-  alike.outputs = made == trial.outputs.size();
-  for (size_t k = 0; k < outputs.size(); ++k)
-    alike.outputs = alike.outputs && compare(outputs[k], trial.outputs[k], tolerances, "").passed;
-  return alike;
+  return made_alike(inputs, outputs, trial, tolerances);
 }
 
 Call PlanRunner::call(size_t trial, Launches launches) {
@@ -352,8 +347,7 @@ void PlanRunner::take_drawn(const ReferenceTrial& expected, Call& call) {
   call.result->repeats = repeats_of(plan_);
   call.result->by_row = by_row(plan_);
   check_inputs(*call.result, expected);
-  const DrawnAlike alike = drawn_alike(call.frame, expected, context_.reference.tolerances, input, output, at);
-  if (!alike.inputs || !alike.outputs) {
+  if (!drawn_alike(call.frame, expected, context_.reference.tolerances, input, output, at)) {
     call.result.reset();
     call.ended = Ended{.how = Ended::How::kFailed,
                        .fault = Fault::kRuntimeError,

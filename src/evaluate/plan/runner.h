@@ -104,13 +104,10 @@ class PlanRunner : public Runner {
 std::vector<SentKernel> kernels_of(const Plan& plan, const Language& language, const std::vector<std::string>& targets);
 
 struct GpuProblem;
-// What process P drew of a trial, behind the first `at` bytes of its answer's payload, is what the problem's own
-// process did: the inputs' bits, and the reference's outputs within the tolerance. Advances `at`.
-struct DrawnAlike {
-  bool inputs = true, outputs = true;
-};
-DrawnAlike drawn_alike(const Frame& answer, const ReferenceTrial& trial, const Tolerances& tolerances, size_t& input,
-                       size_t& output, size_t& at);
+// Whether what process P drew of a trial, behind the first `at` bytes of its answer's payload, is what the trial holds
+// (made_alike). Advances `input`, `output` and `at`.
+bool drawn_alike(const Frame& answer, const ReferenceTrial& trial, const Tolerances& tolerances, size_t& input,
+                 size_t& output, size_t& at);
 
 // Fills the verdict up to stage correct (on a GPU: timed), with own_share, or leaves it alone and returns why this
 // candidate is not a plan. Throws kUnavailable where our own machinery failed, DeviceFault where the device or the plan
