@@ -213,8 +213,15 @@ def kernelbench_summary(folder, level):
 def test_a_chat_server_is_measured_and_everybody_can_read_the_results(tmp_path, server):
     write_problems(tmp_path / "problems.parquet")
     bench = Bench(tmp_path, server, "--samples", "2")
-    said = bench.finish(bench.start())
-    assert "0/8  0 correct, 0 turns" in said, said  # live progress, by samples
+    told, reply = threading.Event(), server.reply
+    server.reply = lambda body: (told.wait(60), reply(body))[1]  # no answer before progress was told
+    process = bench.start()
+    said = ""
+    for line in process.stdout:
+        said += line
+        if "0/8  0 correct, 0 turns" in line:  # live progress, by samples
+            told.set()
+    assert process.wait(timeout=60) == 0 and told.is_set(), said
     assert said.count("95 % interval") == 1, said
     progress = json.loads((bench.output / "status.json").read_text())["progress"]
     turns = sum(server.times_asked().values())
