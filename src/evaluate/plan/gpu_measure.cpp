@@ -397,26 +397,32 @@ std::vector<GpuMeasurement::Side> GpuMeasurement::beside_compiled(const Pairing&
   return sides;
 }
 
+// torch.compile's version: against eager once for all candidates of the problem, or in turns with this one, which fills
+// `sides`. Where there is none the notes say why.
+std::optional<CompiledBaseline> GpuMeasurement::against_compiled(const Pairing& how, std::vector<Side>& sides,
+                                                                 Measured& measured) {
+  std::optional<CompiledBaseline> compiled;
+  std::string unavailable;
+  leave();  // it may have to be compiled first
+  try {
+    if (has_reference_) compiled = gpu_.compiled([&](Child& child) { return time_compiled(child, how, measured); });
+    else sides = beside_compiled(how, measured);
+    if (compiled) unavailable = compiled->unavailable;
+  } catch (const TimingFault& fault) {
+    sides.clear();
+    unavailable = fault.text;
+  }
+  leave();
+  if (unavailable.empty()) return compiled;
+  measured.notes["torch_compile"] = "none: " + clipped(unavailable, 300);
+  return std::nullopt;
+}
+
 void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Measured& measured) {
   const Pairing how{.most_pairs = most_pairs, .limit_s = limit_s, .deadline = deadline};
-  const bool with_compiled = options_.torch_compile && !options_.against_itself;
   std::vector<Side> sides;
   std::optional<CompiledBaseline> compiled;
-  if (with_compiled) {
-    leave();  // it may have to be compiled first
-    try {
-      if (has_reference_) compiled = gpu_.compiled([&](Child& child) { return time_compiled(child, how, measured); });
-      else sides = beside_compiled(how, measured);
-    } catch (const TimingFault& fault) {
-      sides.clear();
-      measured.notes["torch_compile"] = "none: " + clipped(fault.text, 300);
-    }
-    leave();
-    if (compiled && !compiled->unavailable.empty()) {
-      measured.notes["torch_compile"] = "none: " + clipped(compiled->unavailable, 300);
-      compiled.reset();
-    }
-  }
+  if (options_.torch_compile && !options_.against_itself) compiled = against_compiled(how, sides, measured);
   if (options_.against_itself || has_reference_) {
     sides.push_back({"candidate", "candidate", {}, {}});
     if (options_.against_itself) sides.push_back({"itself", "candidate", {}, {}});
@@ -428,9 +434,30 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
     return;
   }
   if (!measured.flags.empty() || sides[0].ms.empty()) return;
+  Measured::Times times = times_of(sides, compiled);
+  if (compiled)
+    measured.notes["torch_compile"] = fmt::format(
+        "timed once for this problem: eager takes {:.3f} to {:.3f} of its time, {} pairs", compiled->eager_over_it.low,
+        compiled->eager_over_it.high, compiled->pairs);
+  if (const double least = times.profile.floor_ms; times.runtime.median < kBelowFloor * least) {
+    measured.flags.push_back(
+        {Cheat::kExcessiveSpeedup,
+         fmt::format("{:.4g} ms, and what the problem reads, writes and multiplies takes {:.4g} ms here",
+                     times.runtime.median, least)});
+    times.speedup = times.eager_speedup = times.torch_compile_speedup = 0;  // no reward is paid for what cannot be
+  }
+  measured.notes["timing"] = fmt::format(
+      "by the evaluator's clock, {} interleaved pairs with {}, cold L2, fresh memory, every output compared, the "
+      "device "
+      "alone for {:.0f} ms",
+      sides[0].ms.size(), sides[1].name, 1e3 * held_s_);
+  measured.times = std::move(times);
+}
 
-  // The speedup is over the faster baseline. What torch.compile's version takes over eager comes with an interval of
-  // its own: the speedup over it lies between what the ends of both allow.
+// The speedup is over the faster baseline. What torch.compile's version takes over eager comes with an interval of its
+// own: the speedup over it lies between what the ends of both allow.
+Measured::Times GpuMeasurement::times_of(const std::vector<Side>& sides,
+                                         const std::optional<CompiledBaseline>& compiled) const {
   struct Baseline {
     std::string name;
     Interval speedup;
@@ -440,9 +467,6 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
   if (compiled) {
     const Interval eager = baselines[0].speedup, less = compiled->eager_over_it;
     baselines.push_back({kTorchCompile, {eager.low / less.high, eager.high / less.low}, compiled->timing});
-    measured.notes["torch_compile"] = fmt::format(
-        "timed once for this problem: eager takes {:.3f} to {:.3f} of its time, {} pairs", less.low, less.high,
-        compiled->pairs);
   }
   const Baseline& fastest = *std::ranges::min_element(baselines, {}, [](const Baseline& b) { return b.speedup.low; });
   Measured::Times times{.runtime = summarise(sides[0].ms),
@@ -468,20 +492,7 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
     times.profile.temperature = state_->temperature;
     times.profile.throttled = state_->throttled;
   }
-  if (const double least = times.profile.floor_ms; times.runtime.median < kBelowFloor * least) {
-    measured.flags.push_back(
-        {Cheat::kExcessiveSpeedup,
-         fmt::format("{:.4g} ms, and what the problem reads, writes and multiplies takes {:.4g} ms "
-                     "here",
-                     times.runtime.median, least)});
-    times.speedup = times.eager_speedup = times.torch_compile_speedup = 0;  // no reward is paid for what cannot be
-  }
-  measured.notes["timing"] = fmt::format(
-      "by the evaluator's clock, {} interleaved pairs with {}, cold L2, fresh memory, every output compared, the "
-      "device "
-      "alone for {:.0f} ms",
-      sides[0].ms.size(), sides[1].name, 1e3 * held_s_);
-  measured.times = std::move(times);
+  return times;
 }
 
 void GpuMeasurement::add_physics(Measured::Times& times) const {

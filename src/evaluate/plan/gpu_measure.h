@@ -108,6 +108,9 @@ class GpuMeasurement {
   CompiledBaseline time_compiled(Child& child, const Pairing& how, Measured& measured);
   // Candidate and torch.compile's version in turns, where eager is no plan. Empty: there is none.
   std::vector<Side> beside_compiled(const Pairing& how, Measured& measured);
+  std::optional<CompiledBaseline> against_compiled(const Pairing& how, std::vector<Side>& sides, Measured& measured);
+  // Of the candidate, the first side, over the second and what is known of torch.compile's version.
+  Measured::Times times_of(const std::vector<Side>& sides, const std::optional<CompiledBaseline>& compiled) const;
   double median_ms();
   // `calls` of process P: [[plan, input, checked]].
   Frame make(const Json& calls);
