@@ -96,6 +96,53 @@ std::vector<Type> Parser::result_types(const Operation& op, const std::vector<Ty
   return {op.types.back()};
 }
 
+void Parser::bracketed(Operation& op) {
+  expect("[");
+  const size_t before = op.operands.size();
+  while (!take("]")) {
+    op.operands.push_back(use());
+    take(",");
+  }
+  op.groups.push_back(static_cast<int>(op.operands.size() - before));
+}
+
+void Parser::regions(Operation& op) {
+  expect("(");
+  if (!take("{")) return;  // the brackets of a call's operands
+  --at_;
+  do op.regions.push_back(region({}));
+  while (take(","));
+  expect(")");
+}
+
+// <{attributes}>, or fastmath<contract> and overflow<nsw>, which change no value that is compared.
+void Parser::properties(Operation& op) {
+  expect("<");
+  if (take("{")) dictionary(op.attributes, "}");
+  else
+    while (at_ < text_.size() && peek() != '>' && peek() != '\n') ++at_;
+  expect(">");
+}
+
+void Parser::successor(Operation& op) {
+  expect("^");
+  const std::string name = word();
+  auto known = std::ranges::find(*labels_, name, &std::pair<std::string, int>::first);
+  if (known == labels_->end()) known = labels_->insert(labels_->end(), {name, -1});
+  Successor next{.block = static_cast<int>(known - labels_->begin())};
+  if (take("(")) {
+    while (!take(":")) {
+      next.operands.push_back(use());
+      take(",");
+    }
+    do type();
+    while (take(","));
+    expect(")");
+  }
+  op.successors.push_back(std::move(next));
+}
+
+// Up to the end of its line, or of its block.
 void Parser::plain(Operation& op, std::vector<Type>& results) {
   bool typed = false;
   if (op.name == "arith.constant") {
@@ -112,79 +159,42 @@ void Parser::plain(Operation& op, std::vector<Type>& results) {
     }
     const char c = peek();
     if (c == '\0' || c == '}') break;
-    if (c == '%') {
-      op.operands.push_back(use());
-      if (op.operands.size() > 1024) wrong("more than 1024 operands");
-    } else if (c == '[') {
-      ++at_;
-      const size_t before = op.operands.size();
-      while (!take("]")) {
-        op.operands.push_back(use());
-        take(",");
-      }
-      op.groups.push_back(static_cast<int>(op.operands.size() - before));
-    } else if (c == ',' || c == ')') {
-      ++at_;
-    } else if (c == '(') {
-      ++at_;
-      if (take("{")) {
-        --at_;
-        op.regions.push_back(region({}));
-        while (take(",")) op.regions.push_back(region({}));
-        expect(")");
-      }
-    } else if (c == '{') {
-      ++at_;
-      dictionary(op.attributes, "}");
-    } else if (c == '<') {
-      ++at_;
-      if (take("{")) {
-        dictionary(op.attributes, "}");
-        expect(">");
-      } else {  // fastmath<contract>, overflow<nsw>
-        while (at_ < text_.size() && peek() != '>' && peek() != '\n') ++at_;
-        expect(">");
-      }
-    } else if (c == '^') {
-      ++at_;
-      const std::string name = word();
-      auto known = std::find_if(labels_->begin(), labels_->end(),
-                                [&](const auto& label) { return label.first == name; });
-      if (known == labels_->end()) known = labels_->insert(labels_->end(), {name, -1});
-      Successor next{.block = static_cast<int>(known - labels_->begin())};
-      if (take("(")) {
-        while (!take(":")) {
-          next.operands.push_back(use());
-          take(",");
-        }
-        do type();
-        while (take(","));
-        expect(")");
-      }
-      op.successors.push_back(std::move(next));
-    } else if (c == '@') {
-      op.attributes["callee"] = {.word = symbol()};
-    } else if (c == '"') {
-      op.attributes["text"] = {.word = quoted()};
-    } else if (c == ':') {
+    if (c == ':') {
       ++at_;
       skip();
       if (peek() == '%') continue;  // tt.print's operands follow a colon of their own
       typed = true;
       break;
-    } else if (word_start(c)) {
+    }
+    if (c == '%') {
+      op.operands.push_back(use());
+      if (op.operands.size() > 1024) wrong("more than 1024 operands");
+    } else if (c == ',' || c == ')') {
+      ++at_;
+    } else if (c == '[') {
+      bracketed(op);
+    } else if (c == '(') {
+      regions(op);
+    } else if (c == '<') {
+      properties(op);
+    } else if (c == '^') {
+      successor(op);
+    } else if (take("{")) {
+      dictionary(op.attributes, "}");
+    } else if (c == '@') {
+      op.attributes["callee"] = {.word = symbol()};
+    } else if (c == '"') {
+      op.attributes["text"] = {.word = quoted()};
+    } else if (!word_start(c)) {
+      wrong("unexpected '{}'", text_.substr(at_, 16));
+    } else {
       const std::string name = word();
       if (name == "loc" && peek() == '(') {
-        at_ -= 3;
+        at_ = mark;
         break;
       }
-      if (take("=")) {
-        op.attributes[name] = attribute();
-      } else {
-        op.words.push_back(name);
-      }
-    } else {
-      wrong("unexpected '{}'", text_.substr(at_, 16));
+      if (take("=")) op.attributes[name] = attribute();
+      else op.words.push_back(name);
     }
   }
   std::vector<Type> after;

@@ -162,6 +162,11 @@ class Parser {
   void blocks_into(Region& out, std::vector<std::pair<std::string, int>>& labels);
   void operation(Block& block);
   void plain(Operation& op, std::vector<Type>& results);
+  // Its parts that are more than a word.
+  void bracketed(Operation& op);
+  void regions(Operation& op);
+  void properties(Operation& op);
+  void successor(Operation& op);
   void loop_for(Operation& op, std::vector<Type>& results);
   void branch_if(Operation& op, std::vector<Type>& results);
   void loop_while(Operation& op, std::vector<Type>& results);
