@@ -12,6 +12,7 @@ usage: tools/lint.py [--format] [--tidy SECONDS|all] [CHECK ...]       (make lin
   shell     shellcheck
   includes  what a folder of src/ includes stays within its DEPS (cmake/includes.py)
   mutants   each wrong line of tests/mutants/ finds its place and names a test that is there
+  claims    the tests that Markdown names, and the files that it links, are there
 
 --format lays C++, Python and Markdown out instead of checking them. The tools are those of requirements/dev.txt
 (`requirements/install --dev` puts them into an environment of their own).
@@ -221,6 +222,28 @@ def mutants(_: list[str]) -> Findings:
     return found if found or result.returncode == 0 else result.stderr.splitlines()[-1:]
 
 
+def claims(names: list[str]) -> Findings:
+    text = {name: (ROOT / name).read_text(encoding="utf-8") for name in names if name.endswith((".md", ".py", ".cpp"))}
+    tests = set()
+    for name, source in text.items():
+        tests |= {f"{suite}.{test}" for suite, test in re.findall(r"\bTEST(?:_[FP])?\((\w+), (\w+)\)", source)}
+        tests |= {f"{Path(name).name}::{test}" for test in re.findall(r"^def (test_\w+)", source, re.MULTILINE)}
+    suites = {test.split(".")[0] for test in tests}
+
+    def check(name: str) -> Findings:
+        findings = []
+        for number, line in enumerate(text[name].splitlines(), 1):
+            said = re.findall(r"\btest_\w+\.py::test_\w+", line)
+            said += [m[0] for m in re.finditer(r"`(\w+)\.[A-Z]\w+`", line) if m[1] in suites]
+            findings += [f"{name}:{number}: no test {one}" for one in said if one.strip("`") not in tests]
+            for link in re.findall(r"\]\(((?:\.\./)*\w[\w./-]*)(?:#[^)]*)?\)", line):
+                if not (ROOT / name).parent.joinpath(link).exists():
+                    findings.append(f"{name}:{number}: no file {link}")
+        return findings
+
+    return [finding for name in text if name.endswith(".md") for finding in check(name)]
+
+
 def lay_out() -> int:
     names = [name for name in tracked() if name.endswith(CPP)]
     program = tool("clang-format")
@@ -246,6 +269,7 @@ def main() -> int:
         "shell": shellcheck,
         "includes": includes,
         "mutants": mutants,
+        "claims": claims,
         "tidy": tidy,
     }
     for name in arguments.checks:
