@@ -4,9 +4,12 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
+import sys
 import urllib.request
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from ports import reserved_port  # beside the folders of tests
 
 ROOT = os.environ.get("TRITONFORGE_ROOT", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 BINARY = os.environ.get("TRITONFORGE_BINARY", os.path.join(ROOT, "build", "tritonforge"))
@@ -82,9 +85,7 @@ class Evaluator:
         return server
 
     def begin(self, *flags, candidate_timeout):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = reserved_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.process = subprocess.Popen(
             [
