@@ -19,6 +19,7 @@ import pytest
 import buffer_file
 import engine_process
 from machines import flags
+from test_signals import children_of
 from test_trainer import preloaded
 
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
@@ -105,10 +106,10 @@ class Run:
 
     def child(self, role):
         """The process of a role as the system knows it, at once."""
-        for listed in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children"):
-            for pid in listed.read_text().split():
+        for pid in children_of(self.process.pid):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
                 if role.encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                    return int(pid)
+                    return pid
         raise ProcessLookupError(role)
 
     def weights(self, stage="rl"):
@@ -217,7 +218,7 @@ def test_a_second_ctrl_c_ends_the_graces(tmp_path):
     run.process.send_signal(signal.SIGTERM)
     run.wait_for_line("stopping: the turns under way end")
     run.process.send_signal(signal.SIGINT)
-    said, _ = run.process.communicate(timeout=20)
+    said, _ = run.process.communicate(timeout=120)
     assert "ending every role at once" in said
     assert run.process.returncode == 143, said[-2000:]  # the first signal is the one that ended it
 
@@ -364,14 +365,14 @@ def test_stopped_in_any_stage_it_resumes_to_the_same(undisturbed, tmp_path):
     run = Run(tmp_path / "a")
     run.wait_for(lambda: run.status()["stage"] == "bench base", "the bench")
     run.process.send_signal(signal.SIGINT)
-    said, _ = run.process.communicate(timeout=60)
+    said, _ = run.process.communicate(timeout=200)
     assert run.process.returncode == 130 and "--resume" in said.splitlines()[-1], said[-2000:]
     assert "stopping: the turns under way end" in said
     assert (run.status()["state"], run.status()["reason"]) == ("stopped", "Interrupt")
     run = Run(tmp_path / "a", "--resume")
     run.wait_for_rl_step(3)  # the checkpoint is of step 2
     run.process.send_signal(signal.SIGHUP)
-    said, _ = run.process.communicate(timeout=60)
+    said, _ = run.process.communicate(timeout=200)
     assert run.process.returncode == 129 and "--resume" in said.splitlines()[-1], said[-2000:]
     # Without its checkpoints it cannot go on; with them and without the file that names the latest it can.
     checkpoints, away = run.output / "checkpoints/rl", tmp_path / "away"
