@@ -363,16 +363,20 @@ TEST(Server, FullQueueIs503AndExpiredWaiterIs504) {
 }
 
 TEST(Server, SlowHeadersTimeOut) {
-  HttpServer server(with([](auto& o) {
-    o.header_timeout_s = 0.2;
-    o.idle_timeout_s = 0.2;
-  }));
+  HttpServer server(with([](auto& o) { o.header_timeout_s = 0.2; }));
   add_echo(server);
   server.start();
-  RawSocket slow(server.port()), silent(server.port());
+  RawSocket slow(server.port());
   slow.send("GET /health HTTP/1.1\r\nHost:");
   EXPECT_THAT(slow.read_all(), StartsWith("HTTP/1.1 408"));
   EXPECT_TRUE(slow.closed());
+}
+
+TEST(Server, IdleConnectionsTimeOut) {
+  HttpServer server(with([](auto& o) { o.idle_timeout_s = 0.2; }));
+  add_echo(server);
+  server.start();
+  RawSocket silent(server.port());
   EXPECT_EQ(silent.read_all(), "");
   EXPECT_TRUE(silent.closed());
 }
