@@ -117,7 +117,7 @@ class Server:
                 stderr=log,
                 env=dict(os.environ, TRITONFORGE_ROOT=str(ROOT)),
             )
-        for _ in range(1200):
+        for _ in range(3000):
             assert self.process.poll() is None, self.log.read_text()[-2000:]
             try:
                 self.send("GET", "/health", "")

@@ -104,7 +104,7 @@ class Trainer:
 
     def wait_for(self, reached):
         """Checkpoints are written behind the steps."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 200
         while not reached(self.get("/status")):
             assert time.monotonic() < end, self.get("/status")
 
