@@ -112,7 +112,8 @@ TEST(Rounds, ARoundMayTakeLongerThanAStallAsLongAsSomethingMoves) {
   const at::Tensor sent = at::randint(256, {96 << 20}, at::kByte), came = at::zeros({96 << 20}, at::kByte);
   parallel::Meeting meeting(url_of(trainer.place()), "run");
   const auto place = [&](int64_t place) {
-    return RelayPlace{.meeting = meeting, .name = "long", .place = place, .size = 2, .host = "127.0.0.1", .stall_s = kLong};
+    return RelayPlace{
+        .meeting = meeting, .name = "long", .place = place, .size = 2, .host = "127.0.0.1", .stall_s = kLong};
   };
   auto source = std::async(std::launch::async, [&] { make_gloo_relay(place(0))->pass_all(sent, [](int64_t) {}); });
   // A receiver that takes half a second for a piece, where it has to for all of it to last longer than a stall.
