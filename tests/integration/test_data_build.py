@@ -193,7 +193,7 @@ def test_a_killed_judgement_repeats_nothing(tmp_path):
     pairs = some_pairs(tmp_path, 8)
     first = json.loads(pairs.read_text().splitlines()[0])
     wrong = first | {"id": "wrong", "solution": "import torch\nclass ModelNew(torch.nn.Module):\n    pass\n"}
-    slow = first | {"id": "slow", "solution": f"import time\n\ntime.sleep(8)\n{first['solution']}"}  # the kill comes before
+    slow = first | {"id": "slow", "solution": f"import time\n\ntime.sleep(8)\n{first['solution']}"}  # until the kill
     with pairs.open("a") as file:
         file.write(json.dumps(wrong) + "\n" + json.dumps(slow) + "\n")
     config = write_config(tmp_path, pairs, stages, outputs="[jsonl]")
