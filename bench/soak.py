@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import http.client
 import json
+import math
 import os
 import pathlib
 import random
@@ -283,7 +284,7 @@ def watch(engine, options, record, over):
 
 def settled(engine):
     """The state in which nothing is under way: a poll, its deadline only bounds a failure."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         info = engine.info()
         if info["running"] == info["waiting"] == 0 and info["kv_tokens_free"] == info["kv_cache_tokens"]:
@@ -297,10 +298,13 @@ def percentile(values, share):
 
 
 def growth_of(samples, total):
-    """Medians of the second fifth of the time and of the last."""
-    early = statistics.median(mib for at, mib in samples if total / 5 <= at < total * 2 / 5)
-    late = statistics.median(mib for at, mib in samples if at >= total * 4 / 5)
-    return early, late
+    """Medians of the second fifth of the time and of the last; what is nearest where a busy machine has none of one."""
+
+    def median(begin, end):
+        within = [mib for at, mib in samples if begin <= at < end]
+        return statistics.median(within) if within else min(samples, key=lambda sample: abs(sample[0] - begin))[1]
+
+    return median(total / 5, total * 2 / 5), median(total * 4 / 5, math.inf)
 
 
 def report(options, record, info, clean):
@@ -366,7 +370,7 @@ def main():
         for thread in [*threads, updates]:
             thread.start()
         time.sleep(options.minutes * 60)
-        updates.join(120)
+        updates.join(300)
         over.set()
         for thread in threads:
             thread.join(300)

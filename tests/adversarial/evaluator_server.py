@@ -4,9 +4,12 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
+import sys
 import urllib.request
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from ports import reserved_port  # beside the folders of tests
 
 ROOT = os.environ.get("TRITONFORGE_ROOT", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 BINARY = os.environ.get("TRITONFORGE_BINARY", os.path.join(ROOT, "build", "tritonforge"))
@@ -70,21 +73,19 @@ def prompts_examples():
 
 
 class Evaluator:
-    def __init__(self, *flags, candidate_timeout=15):
+    def __init__(self, *flags, candidate_timeout=60):  # an honest one's on a busy machine; who has no end says less
         self.begin(*flags, candidate_timeout=candidate_timeout)
         self.wait_ready()
 
     @classmethod
-    def starting(cls, *flags, candidate_timeout=15):
+    def starting(cls, *flags, candidate_timeout=60):
         """One of several that start at once; wait_ready() comes later."""
         server = cls.__new__(cls)
         server.begin(*flags, candidate_timeout=candidate_timeout)
         return server
 
     def begin(self, *flags, candidate_timeout):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = reserved_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.process = subprocess.Popen(
             [
@@ -100,17 +101,17 @@ class Evaluator:
         line = self.process.stdout.readline()
         assert "ready" in line, f"the evaluator did not start: {line!r}"
 
-    def post(self, path, body, timeout_s=170):
+    def post(self, path, body, timeout_s=400):
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}",
             json.dumps(body).encode(),
             {"content-type": "application/json", "x-timeout-s": str(timeout_s)},
         )
-        with urllib.request.urlopen(request, timeout=180) as reply:
+        with urllib.request.urlopen(request, timeout=420) as reply:
             return json.load(reply)
 
     def get(self, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=120) as reply:
             return json.load(reply)
 
     def judge(self, candidate, problem=PROBLEM, **more):
@@ -121,7 +122,7 @@ class Evaluator:
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=120)
 
 
 def repeated_sines(rounds):

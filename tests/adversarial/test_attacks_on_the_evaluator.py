@@ -54,7 +54,8 @@ for fd in range(3, 64):
     except OSError:
         pass
 """
-        + HONEST
+        + HONEST,
+        timeout_s=15,
     )
     assert not verdict["correct"] and verdict["error_kind"] == "timeout", verdict
 

@@ -56,8 +56,12 @@ def verdicts(request):
         pytest.skip(f"no binary at {BINARY}")
     server = Evaluator("--mode", "plan", "--workers", "2", "--trial-data", request.param)
     paths = [*HONEST, *CHEATS, SOUND]
+
+    def judge(path):
+        return server.judge(*reversed(parts(path)), timeout_s=15 if line(path, "stopped by") == "timeout" else 60)
+
     with ThreadPoolExecutor(4) as pool:
-        judged = dict(zip(paths, pool.map(lambda path: server.judge(*reversed(parts(path))), paths)))
+        judged = dict(zip(paths, pool.map(judge, paths)))
     yield judged
     assert server.stop() == 0
 

@@ -11,7 +11,8 @@ class ModelNew(nn.Module):
     def forward(self, x):
         while True:
             pass
-"""
+""",
+        timeout_s=15,
     )
     assert not verdict["correct"], verdict
     assert verdict["error_kind"] == "timeout", verdict

@@ -24,7 +24,7 @@ KINDS = [(HONEST, ""), (WRONG, "mismatch"), (REFUSED, "compile_error")]
 
 
 def wait_for(condition, what):
-    deadline = time.monotonic() + 120  # only bounds a failure
+    deadline = time.monotonic() + 300  # only bounds a failure
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)

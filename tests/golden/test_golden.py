@@ -37,7 +37,6 @@ import pathlib
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 
@@ -48,7 +47,8 @@ ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", HERE.parents[1]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build" / "tritonforge"))
 
 sys.path.insert(0, str(HERE.parent))
-import schemas  # beside the folders of tests
+import schemas  # beside the folders of tests, as ports is
+from ports import reserved_port
 
 
 def blocks_of(text, sign):
@@ -104,9 +104,7 @@ class Server:
                 with target.open("a") as file:
                     file.write(content.replace("{tmp}", str(folder)).replace("{root}", str(ROOT)) + "\n")
         serve = next(line for line in head if line.startswith("serve "))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = reserved_port()
         arguments = shlex.split(serve.replace("{tmp}", str(folder)))
         self.api = schemas.Api(arguments[1])
         role = arguments[arguments.index("--role") + 1] if "--role" in arguments else "all"
@@ -119,7 +117,7 @@ class Server:
                 stderr=log,
                 env=dict(os.environ, TRITONFORGE_ROOT=str(ROOT)),
             )
-        for _ in range(1200):
+        for _ in range(3000):
             assert self.process.poll() is None, self.log.read_text()[-2000:]
             try:
                 self.send("GET", "/health", "")

@@ -91,7 +91,7 @@ class Engine:
                 if line.startswith(b"data: "):
                     yield line[6:].decode().strip()
 
-    def until(self, condition, what, seconds=30):
+    def until(self, condition, what, seconds=120):
         """Polls a real state of the server; the deadline only bounds a failure."""
         gate = threading.Event()
         for _ in range(20 * seconds):
@@ -130,7 +130,7 @@ def serving(role, *flags, cwd=None, env=None):
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         try:
-            code = process.wait(30)
+            code = process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
             raise

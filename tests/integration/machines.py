@@ -99,7 +99,7 @@ class Machine:
 
     def kill(self):
         """All of its processes at once: nobody there answers any more."""
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while time.monotonic() < until:  # what is killed still gives its memory back, and others may just have begun
             pids = self.pids()
             for pid in pids:
@@ -161,7 +161,7 @@ class Node(Machine):
         pathlib.Path("/run/sshd").mkdir(exist_ok=True)
         with open(self.folder / "log", "w") as log:
             self.sshd = subprocess.Popen(self.command(SSHD, "-D", "-e", "-f", str(config)), stderr=log, cwd="/")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while socket.socket().connect_ex((self.address, 2222)) != 0:
             assert self.sshd.poll() is None, (self.folder / "log").read_text()
             assert time.monotonic() < deadline

@@ -23,6 +23,7 @@ import pytest
 import buffer_file
 from front_door import KERNEL
 from test_buffer import wait_until
+from test_trainer import preloaded
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -338,14 +339,20 @@ def test_kernels_of_others_are_gone_on_with_after_ctrl_c(tmp_path):
         text = KERNEL.format(expression=EXPRESSIONS["relu"]) + f"# {sample}\n"
         (theirs / f"level_1_problem_1_sample_{sample}_kernel.py").write_text(text)
     command = [BINARY, "bench", "--problems", problems.parent, "--generations", theirs, "--output", output]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: len(verdicts_in(output)) >= 2, "two verdicts")
+    disk = tmp_path / "disk"  # it takes no verdict until the signal was heard, so that not all are judged by then
+    disk.mkdir()
+    (disk / "verdicts.jsonl").touch()
+    held = os.environ | {"LD_PRELOAD": preloaded(tmp_path, "hold_sync"), "HOLD_SYNC": str(disk)}
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=held)
+    wait_until((disk / "verdicts.jsonl.held").exists, "a verdict")
     process.send_signal(signal.SIGINT)
+    assert any(line.startswith("stopping: ") for line in process.stderr)
+    (disk / "verdicts.jsonl").unlink()
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 130, said
     kept = verdicts_in(output)
     assert f"; {len(kept)} of 40 kernels are judged, the same command with --resume goes on" in said.splitlines()[-1]
-    assert len(kept) < 40
+    assert 0 < len(kept) < 40
     subprocess.run([*command, "--resume"], cwd=ROOT, check=True, capture_output=True, timeout=300)
     assert verdicts_in(output)[: len(kept)] == kept and len(verdicts_in(output)) == 40
 

@@ -38,7 +38,7 @@ class Service:
     def ready(self):
         assert self.process.poll() is None, f"{self.name} ended:\n{self.log.read_text()}"
         try:
-            return self.server.request("/health", timeout=5)[0] == 200
+            return self.server.request("/health", timeout=60)[0] == 200
         except OSError:
             return False
 

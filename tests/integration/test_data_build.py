@@ -191,10 +191,11 @@ def test_problems_of_every_form_become_the_same_prompts(tmp_path):
 def test_a_killed_judgement_repeats_nothing(tmp_path):
     stages = "[convert: {prompt: minimal}, quality: {trials: 1}]"
     pairs = some_pairs(tmp_path, 8)
-    wrong = json.loads(pairs.read_text().splitlines()[0])
-    wrong.update(id="wrong", solution="import torch\nclass ModelNew(torch.nn.Module):\n    pass\n")
+    first = json.loads(pairs.read_text().splitlines()[0])
+    wrong = first | {"id": "wrong", "solution": "import torch\nclass ModelNew(torch.nn.Module):\n    pass\n"}
+    slow = first | {"id": "slow", "solution": f"import time\n\ntime.sleep(8)\n{first['solution']}"}  # until the kill
     with pairs.open("a") as file:
-        file.write(json.dumps(wrong) + "\n")
+        file.write(json.dumps(wrong) + "\n" + json.dumps(slow) + "\n")
     config = write_config(tmp_path, pairs, stages, outputs="[jsonl]")
     verdicts = tmp_path / "out/verdicts.jsonl"
     process = subprocess.Popen(
@@ -213,9 +214,9 @@ def test_a_killed_judgement_repeats_nothing(tmp_path):
     card = json.loads(run("data", "build", config, "--json"))
     quality = next(stage for stage in card["stages"] if stage["name"] == "quality")
     assert quality["report"]["verdicts_of_earlier_builds"] >= 3
-    assert quality["kept"] == 8 and sum(quality["dropped"].values()) == 1
+    assert quality["kept"] == 9 and sum(quality["dropped"].values()) == 1
     keys = [json.loads(line)["key"] for line in verdicts.read_text().splitlines()]
-    assert len(keys) == len(set(keys)) == 9
+    assert len(keys) == len(set(keys)) == 10
 
 
 def test_sft_takes_it_packed_and_as_conversations_alike(built, tmp_path):

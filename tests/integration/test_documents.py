@@ -8,7 +8,6 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 
@@ -19,7 +18,8 @@ from documents import ROOT
 from test_claims import is_there, said, subcommands
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import schemas  # beside the folders of tests
+import schemas  # beside the folders of tests, as ports is
+from ports import reserved_port
 from schemas import check, schema_of
 
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
@@ -70,15 +70,9 @@ def workplace(folder):
     return work
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_document_is_a_session(name, tmp_path):
-    text, port = (ROOT / name).read_text(), free_port()
+    text, port = (ROOT / name).read_text(), str(reserved_port())
     for there, smaller in SESSIONS[name].items():
         assert there in text, f"{name} no longer has '{there}'"
         text = text.replace(there, smaller.replace("{port}", port))

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).re
 
 def soak(*options):
     done = subprocess.run(
-        [sys.executable, ROOT / "bench/evaluator_soak.py", *options], capture_output=True, text=True, timeout=540
+        [sys.executable, ROOT / "bench/evaluator_soak.py", *options], capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.split("kill -9:")[1], done.stdout

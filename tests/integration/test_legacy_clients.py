@@ -97,7 +97,7 @@ class Trainer:
             return json.load(reply)
 
     def start(self):
-        return self.post("/start_rollout", self.payload, timeout=10)["message"]  # its own time-out
+        return self.post("/start_rollout", self.payload, timeout=100)["message"]
 
     def fetch(self, items):
         """Everything that there is, again and again, until it is enough."""
@@ -176,7 +176,7 @@ def test_a_trajectory_is_what_the_original_made_of_one(rollout):
 
 
 def test_what_was_read_is_gone_and_what_was_finished_is_skipped(rollout):
-    assert rollout.post("/get_rollout_data", {"batch_size": 1}, 10)["success"] is False
+    assert rollout.post("/get_rollout_data", {"batch_size": 1}, 100)["success"] is False
     rollout.payload["skip_instance_ids"] = rollout.finished
     assert "1 groups started" in rollout.start()
     assert {item["instance_id"] for item in rollout.fetch(GROUP)} == {prompt_row(2)["instance_id"]}

@@ -8,17 +8,15 @@ import os
 import pathlib
 import random
 import signal
-import socket
 import subprocess
 import threading
-import urllib.error
 
 import pytest
 import safetensors.torch
 import torch
 import transformers
 
-from test_trainer import BINARY, Trainer, preloaded
+from test_trainer import BINARY, Trainer, preloaded, reserved_port
 
 LOST_AFTER_S = 4
 
@@ -28,9 +26,7 @@ class Ranks(Trainer):
 
     def __init__(self, folder, degrees, *flags, env_of=None, **config):
         """env_of: what is set for a rank alone."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.rendezvous = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.rendezvous = f"127.0.0.1:{reserved_port()}"
         self.count = math.prod(degrees.values())
         self.followers = []
         self.env_of = env_of or {}
@@ -149,7 +145,7 @@ def test_a_rank_killed_between_any_two_parts_of_a_checkpoint_leaves_the_last_one
                 weights = ranks.weights()
                 break
             for process in ranks.processes:
-                process.wait(LOST_AFTER_S + 20)
+                process.wait(LOST_AFTER_S + 60)
             assert ranks.processes[victim].returncode == -signal.SIGKILL
             kills += 1
     assert kills >= (10 if victim == 0 else 2), kills  # its two files; rank 0 has the folder's other files, too
@@ -171,15 +167,15 @@ def test_a_rank_killed_at_any_moment_ends_the_job_by_name_and_the_next_one_goes_
     for victim in (1, 0, 1):
         with Ranks(folder, degrees, *resume) as ranks:
             before = len(ranks.text())
+            next_step = ranks.get("/status")["step"] + 1
             timer = threading.Timer(chance.uniform(0.05, 1.0), ranks.processes[victim].kill)
             timer.start()
-            next_step = ranks.get("/status")["step"] + 1
-            with contextlib.suppress(OSError, urllib.error.URLError, KeyError):
+            with contextlib.suppress(OSError, ValueError, KeyError, http.client.HTTPException):
                 for number in range(next_step, steps + 1):
                     ranks.step(number)["loss"]
             timer.join()
             for process in ranks.processes:
-                process.wait(LOST_AFTER_S + 20)
+                process.wait(LOST_AFTER_S + 60)
             assert all(process.returncode != 0 for process in ranks.processes)
             said = ranks.text()[before:]
             assert ("rank 0 is gone" if victim == 0 else f"the job ends: rank {victim}: it") in said, said
@@ -194,9 +190,9 @@ def test_a_rank_that_hangs_is_named_with_what_the_others_wait_for(tmp_path):
     with Ranks(tmp_path, {"dp": 2}) as ranks:
         ranks.step(1)
         ranks.followers[0].send_signal(signal.SIGSTOP)
-        with contextlib.suppress(OSError, urllib.error.URLError):
+        with contextlib.suppress(OSError, http.client.HTTPException):
             ranks.step(2)
-        assert ranks.process.wait(LOST_AFTER_S + 20) == 1
+        assert ranks.process.wait(LOST_AFTER_S + 60) == 1
         text = ranks.text()
     assert "rank 1: it was not heard of for" in text
     assert "rank 0 was at step 2" in text

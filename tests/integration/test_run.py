@@ -19,6 +19,7 @@ import pytest
 import buffer_file
 import engine_process
 from machines import flags
+from test_signals import children_of
 from test_trainer import preloaded
 
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
@@ -105,10 +106,10 @@ class Run:
 
     def child(self, role):
         """The process of a role as the system knows it, at once."""
-        for listed in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children"):
-            for pid in listed.read_text().split():
+        for pid in children_of(self.process.pid):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
                 if role.encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                    return int(pid)
+                    return pid
         raise ProcessLookupError(role)
 
     def weights(self, stage="rl"):
@@ -217,7 +218,7 @@ def test_a_second_ctrl_c_ends_the_graces(tmp_path):
     run.process.send_signal(signal.SIGTERM)
     run.wait_for_line("stopping: the turns under way end")
     run.process.send_signal(signal.SIGINT)
-    said, _ = run.process.communicate(timeout=20)
+    said, _ = run.process.communicate(timeout=120)
     assert "ending every role at once" in said
     assert run.process.returncode == 143, said[-2000:]  # the first signal is the one that ended it
 
@@ -361,17 +362,20 @@ def test_a_trainer_killed_at_the_end_of_sft_exports_the_last_step(undisturbed, t
 
 def test_stopped_in_any_stage_it_resumes_to_the_same(undisturbed, tmp_path):
     """Ctrl-C in the first bench, a closed terminal in RL, kill -9 in the last bench."""
-    run = Run(tmp_path / "a")
+    disk = HeldDisk(tmp_path)  # it takes no bench's results before the bench was seen: the status tells of few instants
+    disk.refuse("figures.json")
+    run = Run(tmp_path / "a", program=disk.program)
     run.wait_for(lambda: run.status()["stage"] == "bench base", "the bench")
     run.process.send_signal(signal.SIGINT)
-    said, _ = run.process.communicate(timeout=60)
+    run.wait_for_line("stopping: the turns under way end")
+    disk.take("figures.json")
+    said, _ = run.process.communicate(timeout=200)
     assert run.process.returncode == 130 and "--resume" in said.splitlines()[-1], said[-2000:]
-    assert "stopping: the turns under way end" in said
     assert (run.status()["state"], run.status()["reason"]) == ("stopped", "Interrupt")
     run = Run(tmp_path / "a", "--resume")
     run.wait_for_rl_step(3)  # the checkpoint is of step 2
     run.process.send_signal(signal.SIGHUP)
-    said, _ = run.process.communicate(timeout=60)
+    said, _ = run.process.communicate(timeout=200)
     assert run.process.returncode == 129 and "--resume" in said.splitlines()[-1], said[-2000:]
     # Without its checkpoints it cannot go on; with them and without the file that names the latest it can.
     checkpoints, away = run.output / "checkpoints/rl", tmp_path / "away"
@@ -381,7 +385,8 @@ def test_stopped_in_any_stage_it_resumes_to_the_same(undisturbed, tmp_path):
     shutil.rmtree(checkpoints)
     away.rename(checkpoints)
     (checkpoints / "latest").unlink()
-    run = Run(tmp_path / "a", "--resume")
+    disk.refuse("figures.json")
+    run = Run(tmp_path / "a", "--resume", program=disk.program)
     run.wait_for(lambda: run.status()["stage"] == "bench rl", "the last bench")
     run.process.kill()
     run.process.communicate()
@@ -437,7 +442,7 @@ def test_a_closed_pipe_is_no_error(undisturbed, tmp_path):
 
 
 class HeldDisk:
-    """The disk of a run that takes no file NAME from hold(NAME) to let_go(NAME), a minute at most."""
+    """The disk of a run that takes no file NAME from refuse(NAME) to take(NAME), once one waits a minute at most."""
 
     def __init__(self, folder):
         self.folder = folder / "held"
@@ -445,14 +450,18 @@ class HeldDisk:
         self.program = ("env", f"LD_PRELOAD={preloaded(folder, 'hold_sync')}", f"HOLD_SYNC={self.folder}", BINARY)
         self.last = {}
 
-    def hold(self, run, name):
-        (self.folder / name).touch()
+    def refuse(self, *names):
+        for name in names:
+            (self.folder / name).touch()
+
+    def wait_for_one(self, run, name):
         run.wait_for((self.folder / f"{name}.held").exists, f"a {name} that is written")
         self.last[name] = threading.Timer(60, (self.folder / name).unlink)
         self.last[name].start()
 
-    def let_go(self, name):
-        self.last[name].cancel()
+    def take(self, name):
+        if name in self.last:
+            self.last[name].cancel()
         assert (self.folder / name).exists(), f"it waited for {name}"
         (self.folder / name).unlink()
 
@@ -460,23 +469,26 @@ class HeldDisk:
 def test_a_signal_is_answered_while_the_disk_takes_no_status(tmp_path):
     disk = HeldDisk(tmp_path)
     run = Run(tmp_path / "a", program=disk.program)
-    disk.hold(run, "status.json")
+    disk.refuse("status.json")
+    disk.wait_for_one(run, "status.json")
     run.process.send_signal(signal.SIGINT)
     run.wait_for_line("stopping: the turns under way end")
-    disk.let_go("status.json")
+    disk.take("status.json")
     run.finish(130)
 
 
 def test_the_status_goes_on_while_the_disk_takes_nothing_else(tmp_path):
     disk = HeldDisk(tmp_path)
     run = Run(tmp_path / "a", "--set", "stages=[rl]", program=disk.program)
-    run.wait_for(lambda: run.status()["roles"], "a status")
-    for name in ("state.json", "problems.jsonl", "trajectories.jsonl", "steps.jsonl"):
-        disk.hold(run, name)
+    run.wait_for((run.output / "status.json").exists, "a status")
+    names = ("state.json", "problems.jsonl", "trajectories.jsonl", "steps.jsonl")
+    disk.refuse(*names)  # none is written before its turn
+    for name in names:
+        disk.wait_for_one(run, name)
         for _ in range(3):  # the first ones may have been begun before
             last = run.status()
             run.wait_for(lambda last=last: run.status() != last, "another status")
-        disk.let_go(name)
+        disk.take(name)
     run.process.send_signal(signal.SIGINT)
     run.finish(130)
 

@@ -21,7 +21,7 @@ def test_a_short_soak_loses_nothing(tmp_path):
         ],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "lost: 0\n" in done.stdout and "5 weight updates" in done.stdout

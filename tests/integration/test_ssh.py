@@ -222,7 +222,7 @@ def test_ranks_on_two_hosts_train_as_one_process_does(alone, nodes, tmp_path):
 def answer_of(address):
     """The status of an HTTP server without a key; None: it speaks no HTTP."""
     try:
-        urllib.request.urlopen(f"http://{address}/", timeout=5)
+        urllib.request.urlopen(f"http://{address}/", timeout=20)
         return 200
     except urllib.error.HTTPError as error:
         return error.code

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from test_run import BINARY, RECIPE, ROOT
+from test_run import RECIPE, ROOT, HeldDisk
 
 BAR = re.compile(r"^\S+ +\[[#.]+\] \d+/\d+")
 STEP = re.compile(r"^(sft|rl) +\d+ +(loss|reward)")
@@ -75,7 +75,10 @@ def terminal(tmp_path):
     recipe = tmp_path / "small.yaml"
     recipe.write_text(RECIPE)
     settings = "--set stages=[sft,rl,bench] --set bench.models=[base,sft] --set rl.steps=8"
-    made = Terminal(tmp_path, f"cd {ROOT} && {BINARY} run {recipe} --output {tmp_path}/run {settings}", 110, 30)
+    disk = HeldDisk(tmp_path)
+    program = " ".join(disk.program)
+    made = Terminal(tmp_path, f"cd {ROOT} && {program} run {recipe} --output {tmp_path}/run {settings}", 110, 30)
+    made.disk = disk
     yield made
     made.close()
 
@@ -94,6 +97,7 @@ def kill_the_buffer(folder):
 
 def test_the_table_stays_whatever_becomes_of_the_window(terminal, tmp_path):
     terminal.wait(lambda lines: bars(lines) and tables(lines), "no table")
+    terminal.disk.refuse("figures.json")  # the last bench goes on until the window was changed
     kill_the_buffer(tmp_path / "run")
     terminal.wait(lambda lines: ENDED in "".join(lines) and shows(lines, table=True), "nobody says that it was killed")
     for width, height, table in ((110, 30, True), (60, 12, None), (40, 5, False), (140, 40, True)):
@@ -103,6 +107,7 @@ def test_the_table_stays_whatever_becomes_of_the_window(terminal, tmp_path):
         else:
             lines = terminal.wait(lambda lines, table=table: shows(lines, table=table), f"{width} x {height}")
         assert max(map(len, lines)) <= width and len(lines) <= height
+    terminal.disk.take("figures.json")
     terminal.wait(lambda _: terminal.said.exists(), "no end")
     assert terminal.said.read_text().strip() == "0"
     assert not bars(terminal.screen()), "the bar is left behind"

@@ -142,9 +142,11 @@ def test_a_stream_through_the_router_ends_with_its_client(roles, certificates):
     reply = connection.getresponse()
     lines = [reply.readline() for _ in range(9)]
     assert lines[0].startswith(b"data: {") and lines[8].startswith(b"data: {")
+    assert ask(roles["engine"], "/pause_generation", {"mode": "in_place"}, known)[0] == 200  # it does not end by itself
     connection.sock.close()
     reply.close()
     wait_until(lambda: aborted() == before + 1, "the engine's request is aborted")
+    assert ask(roles["engine"], "/continue_generation", {}, known)[0] == 200
 
 
 def test_what_is_wrong_is_said_in_a_line(roles, certificates, tmp_path):

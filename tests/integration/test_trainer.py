@@ -11,12 +11,16 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from ports import reserved_port  # beside the folders of tests
 
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
@@ -60,9 +64,7 @@ class Trainer:
             "run_id": f"test-{os.getpid()}-{self.folder.name}",
         } | config
         (self.folder / "train.yaml").write_text(json.dumps(settings))  # JSON is YAML
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = reserved_port()
         self.shm = pathlib.Path("/dev/shm") / f"tritonforge-{settings['run_id']}"
         self.log = open(self.folder / "log.txt", "a")  # noqa: SIM115  # the process writes to it
         self.process = subprocess.Popen(
@@ -74,7 +76,7 @@ class Trainer:
         self.wait_until_up()
 
     def wait_until_up(self):
-        for _ in range(600):
+        for _ in range(1200):
             assert self.process.poll() is None, (self.folder / "log.txt").read_text()[-2000:]
             try:
                 return self.get("/health")
@@ -102,7 +104,7 @@ class Trainer:
 
     def wait_for(self, reached):
         """Checkpoints are written behind the steps."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 200
         while not reached(self.get("/status")):
             assert time.monotonic() < end, self.get("/status")
 
@@ -172,21 +174,23 @@ def test_killed_in_the_middle_of_a_step_it_resumes_to_the_same_bits(tmp_path, un
 
 def test_killed_again_and_again_while_it_writes(tmp_path, undisturbed):
     rng = random.Random(1)
-    number, flags = 1, []
+    number, flags, patience_s = -1, [], 0.3
     while True:
         with Trainer(tmp_path, *flags) as trainer:
-            flags = ["--resume"]
+            flags, before = ["--resume"], number
             number = trainer.get("/status")["step"]
+            if number == before:  # on a busy machine no step might ever be done in time
+                patience_s *= 1.5
             if number >= 6:
                 assert checksums(trainer) == undisturbed
                 return
             # A killer that strikes at a moment of its own choosing, most often while a checkpoint is written.
-            killer = threading.Timer(0.02 + rng.random() * 0.3, trainer.process.kill)
+            killer = threading.Timer(0.02 + rng.random() * patience_s, trainer.process.kill)
             killer.start()
             try:
                 for after in range(number + 1, min(number + 4, 7)):
                     trainer.step(after)
-            except (urllib.error.URLError, ConnectionError, OSError, ValueError):
+            except (OSError, ValueError, http.client.HTTPException):
                 pass
             killer.join()
             trainer.process.wait()

@@ -102,7 +102,7 @@ class Runner:
 
     def stop(self):
         self.process.stdin.close()
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=120)
 
 
 class OnGpu:

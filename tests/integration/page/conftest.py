@@ -20,7 +20,7 @@ def runs(tmp_path_factory):
     """Four runs: one that goes on, one that ended, one that was killed, and a long one."""
     folder = tmp_path_factory.mktemp("runs")
     gpu = {"index": 0, "name": "H100", "use": 0.83, "memory_used_gib": 61.2, "memory_total_gib": 79.6}
-    ahead = time.time() + 600  # nobody writes the status again: it must not grow old in a test
+    ahead = time.time() + 3600  # nobody writes the status again: it must not grow old in a test
     made_runs.write_run(folder / "first", gpus=[gpu], time=ahead)
     made_runs.write_run(folder / "second", seed=2, temperature=0.7, state="finished")
     made_runs.write_run(folder / "killed", steps=5, time=time.time() - 60)
@@ -38,7 +38,7 @@ def serve(*arguments, key=""):
     url = next(m[0] for line in process.stderr if (m := re.search(r"http://127\.0\.0\.1:\d+", line)))
     yield url
     process.terminate()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
 
 
 @pytest.fixture(scope="session")

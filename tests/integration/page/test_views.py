@@ -22,7 +22,7 @@ def text(page, selector="#content"):
     return " ".join(page.inner_text(selector).split())
 
 
-def until(page, condition, patience_s=30):
+def until(page, condition, patience_s=100):
     """The page's policy lets nobody evaluate a text in it, so that wait_for_function cannot poll there."""
     end = time.monotonic() + patience_s
     while not page.evaluate(condition):

@@ -92,7 +92,7 @@ TEST(Dashboard, EventsFollowTheFiles) {
   });
   const auto expect = [&](const std::string& text) {
     std::unique_lock lock(mutex);
-    EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return seen.find(text) != std::string::npos; }))
+    EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return seen.find(text) != std::string::npos; }))
         << text;
   };
   expect("event: status\ndata: {}\n\n");
@@ -243,11 +243,11 @@ TEST(Dashboard, ARunThatCannotBeReadStopsNoOther) {
       return false;
     });
   });
-  ASSERT_EQ(begun.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  ASSERT_EQ(begun.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
   // The broken one is asked for last, so it is looked at first.
   EXPECT_NE(net::HttpClient().get(page.url() + "/api/status?run=broken").value().status, 200);
   append(folder.path() / "whole/steps.jsonl", "{\"stage\":\"rl\",\"step\":1}\n");
-  EXPECT_EQ(came.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(came.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
   page.stop();
   listener.wait();
 }

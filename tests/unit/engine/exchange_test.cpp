@@ -131,7 +131,7 @@ TEST(Exchange, ABodysOwnTimeoutIsItsDeadline) {
     const auto responder = std::make_shared<FakeResponder>();
     auto body = generate_from_json({{"input_ids", {1, 2}}, {"timeout_s", own}}, *engine.tokenizer(), "r");
     std::make_shared<GenerateExchange>(engine, jobs, responder, std::move(body))->launch(Deadline::after(header));
-    ASSERT_EQ(responder->done.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+    ASSERT_EQ(responder->done.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
     EXPECT_EQ(Json::parse(responder->body)["meta_info"]["finish_reason"]["type"], "abort");
   }
 }

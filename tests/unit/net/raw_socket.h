@@ -62,7 +62,7 @@ class RawSocket {
     fd_ = -1;
   }
   // Until `marker` was seen, the peer closed, or nothing came for `idle_ms`.
-  std::string read_until(std::string_view marker, int idle_ms = 5000) {
+  std::string read_until(std::string_view marker, int idle_ms = 60'000) {
     std::string got;
     char buffer[4096];
     while (marker.empty() || got.find(marker) == std::string::npos) {
@@ -77,7 +77,7 @@ class RawSocket {
     }
     return got;
   }
-  std::string read_all(int idle_ms = 5000) { return read_until("", idle_ms); }
+  std::string read_all(int idle_ms = 60'000) { return read_until("", idle_ms); }
   bool closed() const { return closed_; }
 
  private:

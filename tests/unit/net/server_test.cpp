@@ -94,7 +94,7 @@ TEST(Server, PipelinedRequestsAreAnsweredInOrderWhateverThread) {
       "GET /held/c HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   for (const std::string name : {"a", "c"}) {
     std::unique_lock lock(mutex);
-    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return held.count(name) > 0; }));
+    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return held.count(name) > 0; }));
     EXPECT_EQ(held.size(), 1u);  // one at a time
     auto reply = std::exchange(held[name], nullptr);
     held.clear();
@@ -363,16 +363,20 @@ TEST(Server, FullQueueIs503AndExpiredWaiterIs504) {
 }
 
 TEST(Server, SlowHeadersTimeOut) {
-  HttpServer server(with([](auto& o) {
-    o.header_timeout_s = 0.2;
-    o.idle_timeout_s = 0.2;
-  }));
+  HttpServer server(with([](auto& o) { o.header_timeout_s = 0.2; }));
   add_echo(server);
   server.start();
-  RawSocket slow(server.port()), silent(server.port());
+  RawSocket slow(server.port());
   slow.send("GET /health HTTP/1.1\r\nHost:");
   EXPECT_THAT(slow.read_all(), StartsWith("HTTP/1.1 408"));
   EXPECT_TRUE(slow.closed());
+}
+
+TEST(Server, IdleConnectionsTimeOut) {
+  HttpServer server(with([](auto& o) { o.idle_timeout_s = 0.2; }));
+  add_echo(server);
+  server.start();
+  RawSocket silent(server.port());
   EXPECT_EQ(silent.read_all(), "");
   EXPECT_TRUE(silent.closed());
 }
@@ -415,7 +419,7 @@ TEST(Server, StreamsArriveChunkByChunk) {
   for (const std::string piece : {"one ", "two ", "three"}) {
     EXPECT_TRUE(held->write(piece));
     std::unique_lock lock(mutex);
-    EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return seen.ends_with(piece); }));
+    EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return seen.ends_with(piece); }));
   }
   held->end_stream();
   held.reset();
@@ -468,7 +472,7 @@ TEST(Server, DisconnectIsReportedWhileAReplyIsPending) {
   waiting.get_future().wait();
   EXPECT_TRUE(held->connected());
   socket.close();
-  EXPECT_EQ(gone.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_EQ(gone.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
   EXPECT_FALSE(held->connected());
   held->send(Response::text("too late"));
   held.reset();

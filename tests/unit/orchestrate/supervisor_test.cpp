@@ -71,7 +71,7 @@ TEST(Supervisor, RanksOfAGroupAreStartedTogetherAndAgainTogether) {
   spec.places = {{.gpus = {4}}, {.gpus = {6}}};
   spec.confined = true;
   supervisor.start(one(std::move(spec)));
-  const Deadline deadline = Deadline::after(60);
+  const Deadline deadline = Deadline::after(120);
   while (starts_of(told.path() / "1").empty() && !deadline.expired()) std::this_thread::yield();
   const auto first = starts_of(told.path() / "0"), second = starts_of(told.path() / "1");
   ASSERT_EQ(first.size(), 1u);
@@ -104,7 +104,7 @@ TEST(Supervisor, StartsAgainWhatDiesAndBringsItUpToDateFirst) {
   EXPECT_EQ(ready, 1);
   const pid_t first = supervisor.status().at(0).pids.at(0);
   ASSERT_EQ(::kill(first, SIGKILL), 0);
-  const Deadline deadline = Deadline::after(30);
+  const Deadline deadline = Deadline::after(120);
   while (supervisor.restarts("engine-0") == 0 && !deadline.expired()) std::this_thread::yield();
   supervisor.wait_ready("engine-0", deadline);
   EXPECT_EQ(ready, 2);
@@ -122,7 +122,7 @@ TEST(Supervisor, ABusyRoleThatDiesIsStartedAgainToo) {
   std::string& server = spec.argv[2];
   server.replace(server.find("green"), 5, "yellow");
   supervisor.start(one(std::move(spec)));
-  const Deadline deadline = Deadline::after(30);
+  const Deadline deadline = Deadline::after(120);
   while (supervisor.status().at(0).state != RoleState::kYellow && !deadline.expired()) std::this_thread::yield();
   ASSERT_EQ(::kill(supervisor.status().at(0).pids.at(0), SIGKILL), 0);
   while (supervisor.restarts("trainer") == 0 && !deadline.expired()) std::this_thread::yield();
@@ -139,7 +139,7 @@ TEST(Supervisor, WhatIsNoStateIsNone) {
   server.replace(server.find("\"green\""), 7, "[1]");
   server.replace(server.find("\"well\""), 6, "2");
   supervisor.start(one(std::move(spec)));
-  const Deadline deadline = Deadline::after(30);
+  const Deadline deadline = Deadline::after(120);
   while (supervisor.status().at(0).state != RoleState::kYellow && !deadline.expired()) std::this_thread::yield();
   EXPECT_EQ(supervisor.status().at(0).state, RoleState::kYellow);
   EXPECT_EQ(supervisor.status().at(0).detail, "");
@@ -161,7 +161,7 @@ TEST(Supervisor, WhatIsNoInstanceIsOfAnotherProcess) {
 }
 
 void wait_for_restart(Supervisor& supervisor, const std::string& name) {
-  const Deadline deadline = Deadline::after(60);
+  const Deadline deadline = Deadline::after(120);
   while (supervisor.restarts(name) == 0 && !deadline.expired()) std::this_thread::yield();
   supervisor.wait_ready(name, deadline);
 }
@@ -246,7 +246,7 @@ TEST(Supervisor, WhatIsKilledAtTheEndIsNotStartedAgain) {
   supervisor.start(one(server_role("router")));
   supervisor.kill_all();
   const auto ended = [](const RoleStatus& role) { return role.detail == "stopped" || role.restarts > 0; };
-  const Deadline deadline = Deadline::after(30);
+  const Deadline deadline = Deadline::after(120);
   while (!ended(supervisor.status().at(0)) && !deadline.expired()) std::this_thread::yield();
   EXPECT_EQ(supervisor.status().at(0).detail, "stopped");
   supervisor.stop_all();
@@ -280,7 +280,7 @@ TEST(Supervisor, WaitsForTheEndOfAProcessWithoutItsLock) {
   std::vector<std::future<void>> late;  // of a supervisor that does not answer: they end with the wait
   Supervisor supervisor(logs.path(), {}, std::make_unique<WatchedLauncher>([&] {
                           auto status = std::async(std::launch::async, [&] { asked->status(); });
-                          answered.push_back(status.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+                          answered.push_back(status.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
                           late.push_back(std::move(status));
                         }));
   asked = &supervisor;

@@ -27,7 +27,7 @@ class Failures {
   // Once there are so many.
   std::vector<std::string> wait_for(size_t count) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(30), [&] { return texts_.size() >= count; });
+    changed_.wait_for(lock, std::chrono::seconds(60), [&] { return texts_.size() >= count; });
     return texts_;
   }
 

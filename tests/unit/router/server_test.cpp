@@ -228,7 +228,7 @@ TEST(Router, AStreamPassesThroughPieceByPiece) {
     const std::string event = net::sse_event(std::to_string(i));
     held[0]->write(event);
     std::unique_lock lock(mutex);
-    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return seen.ends_with(event); }));
+    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return seen.ends_with(event); }));
   }
   held[0]->end_stream();
   EXPECT_EQ(reader.get().value().headers.at("content-type"), "text/event-stream");

@@ -107,16 +107,22 @@ TEST(Rounds, AReceiverThatNeverMovesIsWaitedForNoLongerThanAStall) {
 }
 
 TEST(Rounds, ARoundMayTakeLongerThanAStallAsLongAsSomethingMoves) {
-  Publication trainer;  // its desk
+  constexpr double kLong = 12;  // a machine that has much else to do stands still for seconds
+  Publication trainer;          // its desk
   const at::Tensor sent = at::randint(256, {96 << 20}, at::kByte), came = at::zeros({96 << 20}, at::kByte);
   parallel::Meeting meeting(url_of(trainer.place()), "run");
   const auto place = [&](int64_t place) {
-    return RelayPlace{.meeting = meeting, .name = "long", .place = place, .size = 2, .host = "127.0.0.1", .stall_s = 4};
+    return RelayPlace{
+        .meeting = meeting, .name = "long", .place = place, .size = 2, .host = "127.0.0.1", .stall_s = kLong};
   };
   auto source = std::async(std::launch::async, [&] { make_gloo_relay(place(0))->pass_all(sent, [](int64_t) {}); });
-  // A receiver that takes a quarter of a second for a piece.
-  make_gloo_relay(place(1))->pass_all(came,
-                                      [](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(250)); });
+  // A receiver that takes half a second for a piece, where it has to for all of it to last longer than a stall.
+  const auto begun = Clock::now();
+  make_gloo_relay(place(1))->pass_all(came, [&](int64_t there) {
+    const double share = static_cast<double>(there) / static_cast<double>(came.numel());
+    std::this_thread::sleep_until(begun + std::chrono::duration<double>(1.1 * kLong * share));
+  });
+  EXPECT_GT(seconds_since(begun), kLong);
   source.get();
   EXPECT_TRUE(at::equal(came, sent));
 }
