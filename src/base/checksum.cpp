@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 #include <xxh3.h>
 
-#include <fstream>
 #include <memory>
-#include <vector>
 
-#include "base/error.h"
+#include "base/filesystem.h"
 
 namespace tritonforge {
 namespace {
@@ -19,13 +17,9 @@ std::string digits_of(const XXH128_hash_t& hash) { return fmt::format("{:016x}{:
 std::string checksum(const void* data, size_t size) { return digits_of(XXH3_128bits(data, size)); }
 
 std::string checksum_of_file(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) fail(ErrorKind::kNotFound, "cannot read {}", file.string());
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(), XXH3_freeState);
   XXH3_128bits_reset(state.get());
-  std::vector<char> piece(size_t{1} << 20);
-  while (stream.read(piece.data(), static_cast<std::streamsize>(piece.size())) || stream.gcount() > 0)
-    XXH3_128bits_update(state.get(), piece.data(), static_cast<size_t>(stream.gcount()));
+  read_pieces(file, [&](std::string_view piece) { XXH3_128bits_update(state.get(), piece.data(), piece.size()); });
   return digits_of(XXH3_128bits_digest(state.get()));
 }
 

@@ -8,6 +8,6 @@
 namespace tritonforge {
 std::string checksum(const void* data, size_t size);
 inline std::string checksum(std::string_view text) { return checksum(text.data(), text.size()); }
-// The same of a file's bytes, a piece at a time. Throws kNotFound.
+// The same of a file's bytes, a piece at a time. Throws what read_file() throws.
 std::string checksum_of_file(const std::filesystem::path& file);
 }  // namespace tritonforge

@@ -15,7 +15,9 @@ double unix_seconds();  // wall clock, for records
 class Deadline {
  public:
   static Deadline after(double seconds) {
-    return Deadline(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
+    constexpr double kLongest = 1e9;  // 30 years; what the clock cannot count would be in the past
+    const std::chrono::duration<double> span(std::min(seconds, kLongest));
+    return Deadline(Clock::now() + std::chrono::duration_cast<Clock::duration>(span));
   }
   bool expired() const { return Clock::now() >= at_; }
   double remaining_s() const { return std::max(0.0, std::chrono::duration<double>(at_ - Clock::now()).count()); }

@@ -1,12 +1,34 @@
 #include "base/config.h"
 
+#include <set>
+
 #include "base/filesystem.h"
 
 namespace tritonforge {
 
+namespace {
+
+// YAML forbids it; its reader gives the first of them.
+void refuse_repeated_keys(const YAML::Node& node, const std::string& where) {
+  std::set<std::string> seen;
+  for (const auto& entry : node) {
+    if (!node.IsMap()) {
+      refuse_repeated_keys(entry, where);
+      continue;
+    }
+    if (entry.first.IsScalar() && !seen.insert(entry.first.Scalar()).second)
+      fail(ErrorKind::kUsage, "{}:{}: '{}' is given twice", where, entry.first.Mark().line + 1, entry.first.Scalar());
+    refuse_repeated_keys(entry.second, where);
+  }
+}
+
+}  // namespace
+
 YAML::Node parse_yaml(const std::string& text, const std::string& where) {
   try {
-    return YAML::Load(text);
+    YAML::Node node = YAML::Load(text);
+    refuse_repeated_keys(node, where);
+    return node;
   } catch (const YAML::Exception& error) {
     fail(ErrorKind::kUsage, "{}:{}: not valid YAML: {}", where, error.mark.line + 1, error.msg);
   }

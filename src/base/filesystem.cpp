@@ -10,8 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <sstream>
+#include <memory>
 
 #include "base/descriptor.h"
 #include "base/error.h"
@@ -48,17 +47,27 @@ off_t end_of_lines(int fd, const fs::path& path) {
 
 }  // namespace
 
-std::string read_file(const fs::path& path) {
-  if (fs::is_directory(path)) fail(ErrorKind::kUsage, "{} is a folder; a file is needed", path.string());
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
+void read_pieces(const fs::path& path, const std::function<void(std::string_view piece)>& take) {
+  constexpr size_t kPiece = size_t{1} << 18;
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.get() < 0) {
     const std::string reason = std::strerror(errno);
     fail(ErrorKind::kNotFound, "cannot read {}: {}{}", path.string(), reason, nearest_path_hint(path));
   }
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (in.bad()) fail(ErrorKind::kCorrupt, "cannot read {}: {}", path.string(), std::strerror(errno));
-  return std::move(text).str();
+  const auto piece = std::make_unique_for_overwrite<char[]>(kPiece);
+  while (true) {
+    const ssize_t got = ::read(file.get(), piece.get(), kPiece);
+    if (got == 0) return;
+    if (got > 0) take({piece.get(), static_cast<size_t>(got)});
+    else if (errno == EISDIR) fail(ErrorKind::kUsage, "{} is a folder; a file is needed", path.string());
+    else if (errno != EINTR) fail(ErrorKind::kCorrupt, "cannot read {}: {}", path.string(), std::strerror(errno));
+  }
+}
+
+std::string read_file(const fs::path& path) {
+  std::string text;
+  read_pieces(path, [&](std::string_view piece) { text += piece; });
+  return text;
 }
 
 void fsync_path(const fs::path& path) {

@@ -11,8 +11,9 @@
 namespace tritonforge {
 namespace fs = std::filesystem;
 
-// Throws kNotFound or kCorrupt naming the path.
+// Both throw kNotFound, kUsage (a folder) or kCorrupt (the disk does not give it) naming the path.
 std::string read_file(const fs::path& path);
+void read_pieces(const fs::path& path, const std::function<void(std::string_view piece)>& take);  // the same in parts
 
 // Writes beside `path`, fsyncs, renames over it: a reader sees the old or the new file, never a part. Throws
 // kUnavailable with the reason (disk full, ...) and leaves the old file as it was.

@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tritonforge {
 
@@ -46,6 +47,10 @@ OrderedJson parse_ordered_json(std::string_view text, std::string_view where) {
 Json parse_json_or_discard(std::string_view text) {
   if (is_too_deep(text)) return Json(Json::value_t::discarded);
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+bool is_whole(const Json& json) {
+  return json.is_number_integer() || (json.is_number() && std::trunc(json.get<double>()) == json.get<double>());
 }
 
 void check_keys(const Json& object, const std::vector<std::string>& known, std::string_view where) {

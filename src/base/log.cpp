@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "base/error.h"
 #include "base/log_diverted.h"
 
 namespace tritonforge::log {
@@ -40,13 +41,24 @@ const std::shared_ptr<Output>& output() {
   return made;
 }
 
+// spdlog takes a level that it does not know for none at all: no error would be told any more.
+spdlog::level::level_enum level_of_environment() {
+  const char* given = std::getenv("TRITONFORGE_LOG");
+  const std::string name = given && *given ? given : "info";
+  const auto level = spdlog::level::from_str(name);
+  if (level == spdlog::level::off && name != "off")
+    fail(ErrorKind::kUsage, "TRITONFORGE_LOG: unknown level '{}'{}", name,
+         nearest_hint(name, {"trace", "debug", "info", "warn", "error", "critical", "off"}));
+  return level;
+}
+
 }  // namespace
 
 void start(const std::string& role) {
+  const auto level = level_of_environment();
   auto logger = std::make_shared<spdlog::logger>(role, output());
   logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%L%$ [%n] %v");
-  const char* level = std::getenv("TRITONFORGE_LOG");
-  logger->set_level(level ? spdlog::level::from_str(level) : spdlog::level::info);
+  logger->set_level(level);
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
 }

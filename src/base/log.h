@@ -10,6 +10,7 @@ using spdlog::error;
 using spdlog::info;
 using spdlog::warn;
 
-// Names this process in every line (engine-0, trainer, ...); level from TRITONFORGE_LOG (debug|info|warn|error).
+// Names this process in every line (engine-0, trainer, ...); level from TRITONFORGE_LOG (debug|info|warn|error);
+// throws kUsage where that is none.
 void start(const std::string& role);
 }  // namespace tritonforge::log

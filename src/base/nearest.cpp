@@ -46,7 +46,8 @@ std::string nearest_hint(std::string_view wrong, const std::vector<std::string>&
 std::string nearest_path_hint(const fs::path& missing) {
   fs::path folder = missing.has_root_path() ? missing.root_path() : ".";
   for (const fs::path& part : missing.relative_path()) {
-    if (fs::exists(folder / part)) {
+    std::error_code never_there;  // a name that is too long
+    if (fs::exists(folder / part, never_there)) {
       folder /= part;
       continue;
     }

@@ -190,39 +190,24 @@ void ChildProcess::stop(double grace_s) {
 }
 
 CommandOutput run_command(const std::vector<std::string>& argv, double timeout_s) {
-  int pipe_ends[2];
-  if (::pipe2(pipe_ends, O_CLOEXEC) != 0) fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
-  ProcessOptions options;
-  options.argv = argv;
-  pid_t pid;
-  try {
-    pid = spawn(options, pipe_ends[1], -1);
-  } catch (...) {
-    ::close(pipe_ends[0]);
-    ::close(pipe_ends[1]);
-    throw;
-  }
-  ::close(pipe_ends[1]);
+  Pipe output = make_pipe();
+  ChildProcess command({.argv = argv, .stdout_fd = output.write.get()});
+  output.write = Descriptor();  // the command's alone, so that its end shows
   const Deadline deadline = Deadline::after(timeout_s);
-  std::string output;
-  char buffer[1 << 16];
+  CommandOutput result{};
+  std::vector<char> buffer(1 << 16);
   bool open = true;
   while (open && !deadline.expired()) {
-    pollfd waiter{pipe_ends[0], POLLIN, 0};
-    if (::poll(&waiter, 1, static_cast<int>(deadline.remaining_s() * 1000) + 1) <= 0) continue;
-    const ssize_t got = ::read(pipe_ends[0], buffer, sizeof buffer);
-    if (got > 0) output.append(buffer, static_cast<size_t>(got));
-    else open = false;
+    pollfd waiter{output.read.get(), POLLIN, 0};
+    if (::poll(&waiter, 1, static_cast<int>(std::min(deadline.remaining_s(), 3600.0) * 1000) + 1) <= 0) continue;
+    const ssize_t got = ::read(waiter.fd, buffer.data(), buffer.size());
+    if (got > 0) result.output.append(buffer.data(), static_cast<size_t>(got));
+    else open = got < 0 && errno == EINTR;
   }
-  ::close(pipe_ends[0]);
-  int status = 0;
-  if (open) {
-    ::kill(-pid, SIGKILL);
-    ::waitpid(pid, &status, 0);
-    fail(ErrorKind::kTimeout, "{} did not finish in {} s", argv[0], timeout_s);
-  }
-  ::waitpid(pid, &status, 0);
-  return {decode_status(status), std::move(output)};
+  const auto code = command.wait(deadline);  // it may have closed its output and go on
+  if (open || !code) fail(ErrorKind::kTimeout, "{} did not finish in {} s", argv[0], timeout_s);
+  result.exit_code = *code;
+  return result;
 }
 
 namespace {

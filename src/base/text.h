@@ -13,6 +13,12 @@ inline std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
+// The largest cut <= at that is not inside a character of UTF-8.
+inline size_t character_start(std::string_view text, size_t at) {
+  while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  return at;
+}
+
 std::string lowered(std::string_view text);  // whatever the locale
 
 // Of any bytes one segment of a path, one value of a query, or a file's name: what RFC 3986 does not call unreserved

@@ -74,7 +74,6 @@ int end_with(int code) {
 }  // namespace
 
 int run(int argc, char** argv) {
-  log::start("tritonforge");
   raise_file_limit();
   CLI::App app{"TritonForge: turns a language model into a writer of fast, correct GPU kernels", "tritonforge"};
   app.require_subcommand(1);
@@ -106,6 +105,7 @@ int run(int argc, char** argv) {
   add_manual_command(app);
   add_agent_command(app);
   try {
+    log::start("tritonforge");
     app.parse(argc, argv);
     return end_with(0);
   } catch (const CLI::RuntimeError& error) {  // a command's own exit code

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "dataset/parquet.h"
 #include "dataset/source_families.h"
+#include "tokenizer/unicode.h"
 
 namespace tritonforge::dataset {
 namespace {
@@ -58,6 +59,8 @@ void check_source(std::string_view source, std::string_view where) {
       fail(ErrorKind::kUsage, "{}: not a problem: it has no '{}'", where, needed);
     }
   }
+  // It goes to the servers in JSON.
+  if (!tokenizer::unicode::is_valid_utf8(source)) fail(ErrorKind::kUsage, "{}: not a problem: it is no UTF-8", where);
 }
 
 std::optional<int> level_of_folder(const fs::path& folder) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <concepts>
 #include <span>
 #include <utility>
@@ -163,10 +162,7 @@ void refuse_unless(const Json& object, const char* field, const std::vector<Json
 }
 
 int64_t whole_number(const Json& value, const char* field, const std::string& where) {
-  if (value.is_number_unsigned() ? std::in_range<int64_t>(value.get<uint64_t>()) : value.is_number_integer())
-    return value.get<int64_t>();
-  const double number = value.is_number_float() ? value.get<double>() : 0.5;
-  if (number == std::trunc(number) && std::abs(number) < 0x1p63) return static_cast<int64_t>(number);
+  if (const auto number = tritonforge::whole_number<int64_t>(value)) return *number;
   fail(ErrorKind::kUsage, "{}: field '{}' must be a whole number (int64), not {}", where, field,
        value.dump().substr(0, 40));
 }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace tritonforge::evaluate {
 
 std::string clipped(const std::string& text, size_t size) {
-  return text.size() <= size ? text : text.substr(0, size) + "...";
+  return text.size() <= size ? text : text.substr(0, character_start(text, size)) + "...";
 }
 
 std::vector<std::string> strings_of(const Json& object, const char* key) {

@@ -174,6 +174,11 @@ double retry_after_of(const Response& response) {
 
 namespace {
 
+// What is no UTF-8, and what a cut left of a character, becomes U+FFFD: it goes into JSON.
+std::string as_text(std::string_view bytes) {
+  return Json::parse(Json(std::string(bytes)).dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 // The first `most` bytes, every end of a line and run of blanks as one blank.
 std::string one_line(std::string_view text, size_t most) {
   std::string line;
@@ -183,7 +188,7 @@ std::string one_line(std::string_view text, size_t most) {
     else if (!line.empty() && line.back() != ' ') line += ' ';
     if (line.size() >= most) break;
   }
-  return std::string(trimmed(line));
+  return as_text(trimmed(line));
 }
 
 std::string title_of(std::string_view page) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/checksum.h"
 #include "base/text.h"
 
 namespace tritonforge::orchestrate {
@@ -34,6 +35,13 @@ std::map<std::string, std::string> kernelbench_keys(const BenchResults& results,
     keys[problem.id] = number ? std::to_string(problem.problem_id) : problem.id;
   }
   return keys;
+}
+
+// A file's name has 255 bytes at most.
+std::string part_of_name(const std::string& key) {
+  constexpr size_t kMost = 160;
+  const std::string escaped = percent_encode(key), digest = checksum(key);
+  return escaped.size() <= kMost ? escaped : escaped.substr(0, kMost - digest.size() - 1) + "-" + digest;
 }
 
 // {"averages", "metadata", "problems"} as KernelBench's eval_from_generations writes it.
@@ -87,9 +95,8 @@ void write_kernelbench_run(const BenchResults& results, int level, Answer answer
       entry.update(OrderedJson(to_kernel_exec_result(answered.verdict)));
       entries.push_back(std::move(entry));
       if (!answered.code.empty())
-        write_file_atomic(
-            folder / fmt::format("level_{}_problem_{}_sample_{}_kernel.py", level, percent_encode(key), s),
-            answered.code);
+        write_file_atomic(folder / fmt::format("level_{}_problem_{}_sample_{}_kernel.py", level, part_of_name(key), s),
+                          answered.code);
     }
     most = std::max(most, entries.size());
   }

@@ -72,12 +72,15 @@ void Rendezvous::hear_of_another(int64_t rank, const std::string& text) {
 
 void Rendezvous::look_for_who_broke_it() {
   if (!broken_ || seconds_since(broken_->at) < kBeatsOfTheLiving * beat_s_) return;
+  std::vector<int64_t> silent;
   for (int64_t i = 0; i < std::ssize(ranks_); ++i) {
     const Rank& rank = ranks_[static_cast<size_t>(i)];
-    if (rank.known && !rank.fell_out && rank.heard < broken_->at)
-      fail_job(i, fmt::format("it is gone; rank {}: {}", broken_->rank, broken_->text));
+    if (rank.known && !rank.fell_out && rank.heard < broken_->at) silent.push_back(i);
   }
-  fail_job(broken_->rank, broken_->text);
+  if (silent.empty()) return fail_job(broken_->rank, broken_->text);
+  std::string others;  // one that has much to do is as silent as one that is gone
+  for (size_t i = 1; i < silent.size(); ++i) others += fmt::format(", or rank {} is", silent[i]);
+  fail_job(silent[0], fmt::format("it is gone{}; rank {}: {}", others, broken_->rank, broken_->text));
 }
 
 void Rendezvous::fail_job(int64_t rank, const std::string& why) {

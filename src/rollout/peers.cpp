@@ -102,7 +102,7 @@ Result<Json> Peers::call(const std::string& what, const std::string& request_id,
                          const Json& body, double timeout_s, const Key& key, std::stop_token stop) const {
   const std::string text = body.dump();
   net::ClientOptions options{.timeout_s = timeout_s, .api_key = key.value};
-  options.headers["x-timeout-s"] = fmt::format("{:.0f}", timeout_s);
+  options.headers["x-timeout-s"] = fmt::format("{}", timeout_s);
   options.headers["x-request-id"] = request_id;
   options.headers["traceparent"] = traceparent_of(request_id.substr(0, request_id.rfind('-')), request_id);
   int internal_errors = 0;

@@ -11,12 +11,6 @@ namespace {
 
 bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-// The largest cut <= at that is not inside a character.
-size_t character_start(std::string_view text, size_t at) {
-  while (at > 0 && at < text.size() && continues_character(text[at])) --at;
-  return at;
-}
-
 }  // namespace
 
 std::string clip_text(std::string_view text, size_t max_bytes) {

@@ -66,6 +66,17 @@ void WorkDesk::hear(const WorkRequest& request) {
   }
   drop(worker, lost);
   worker.holds.merge(pool_.take(holding));  // what is left: of a buffer that was started again
+  if (request.leaving) forget(request.worker);
+}
+
+void WorkDesk::forget(const std::string& name) {
+  Worker worker = std::move(workers_.extract(name).mapped());
+  std::vector<std::string> all;
+  for (const auto& [trajectory, job] : worker.holds) all.push_back(trajectory);
+  drop(worker, all);
+  past_ += {.turns = worker.activity.turns,
+            .failed_turns = worker.activity.failed_turns,
+            .sampled_tokens = worker.activity.sampled_tokens};
 }
 
 void WorkDesk::drop(Worker& worker, const std::vector<std::string>& trajectories) {
@@ -79,25 +90,18 @@ Clock::time_point WorkDesk::lose_silent() {
   const auto now = Clock::now();
   auto next = now + std::chrono::hours(1);
   for (auto at = workers_.begin(); at != workers_.end();) {
-    auto& [name, worker] = *at;
+    auto& [name, worker] = *at++;
     const bool waits = std::ranges::any_of(
         waiting_, [&](const Waiting& w) { return w.request.worker == name && w.responder->connected(); });
     if (waits) worker.heard = now;
     const auto until = worker.heard + std::chrono::duration_cast<Clock::duration>(silence_);
     if (until > now) {
       next = std::min(next, until);
-      ++at;
       continue;
     }
     log::warn("generator {} was not heard of for {:.0f} s; the {} samples that it held are for others", name,
               silence_.count(), worker.holds.size());
-    std::vector<std::string> all;
-    for (const auto& [trajectory, job] : worker.holds) all.push_back(trajectory);
-    drop(worker, all);
-    past_ += {.turns = worker.activity.turns,
-              .failed_turns = worker.activity.failed_turns,
-              .sampled_tokens = worker.activity.sampled_tokens};
-    at = workers_.erase(at);
+    forget(std::string(name));
   }
   return next;
 }

@@ -62,7 +62,8 @@ class WorkDesk {
   std::vector<Claim> claims();                           // of those that need not wait any more
   std::optional<Jobs> jobs_for(const Waiting& waiting);  // nothing: it goes on waiting
   void drop(Worker& worker, const std::vector<std::string>& trajectories);
-  Clock::time_point lose_silent();  // returns when the next one would be lost
+  void forget(const std::string& name);  // what it held is for others; what it did stays in the sums
+  Clock::time_point lose_silent();       // returns when the next one would be lost
   RolloutPool& pool_;
   TurnKeeper& turns_;
   const std::chrono::duration<double> silence_;

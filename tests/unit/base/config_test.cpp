@@ -64,6 +64,10 @@ TEST(Config, AnUnknownKeyNamesItsPathAndTheNearestKey) {
   EXPECT_THAT(error_of("? [a, b]\n: 1"), HasSubstr("unknown key '[a, b]'"));
 }
 
+TEST(Config, AKeyThatIsGivenTwiceIsRefused) {
+  EXPECT_EQ(error_of("train:\n  steps: 3\n  steps: 4"), "r.yaml:3: 'steps' is given twice");
+}
+
 TEST(Config, AWrongShapeNamesItsPathAndWhatIsThere) {
   EXPECT_EQ(error_of("train: {steps: many}"), "r.yaml: 'train.steps' must be an integer, not 'many'");
   EXPECT_THAT(error_of("train: [1]"), HasSubstr("'train' must be a mapping, not '[1]'"));

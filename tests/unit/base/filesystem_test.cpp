@@ -36,6 +36,21 @@ Error error_of(const auto& call) {
   return Error(ErrorKind::kInternal, "no error");
 }
 
+// Reading the memory of this process from address 0 fails, as a damaged disk does.
+TEST(ReadFile, AFileThatCannotBeReadIsNotTakenForAShortOne) {
+  const fs::path damaged = "/proc/self/mem";
+  EXPECT_EQ(error_of([&] { read_file(damaged); }).kind(), ErrorKind::kCorrupt);
+  const Error error = error_of([&] { checksum_of_file(damaged); });
+  EXPECT_EQ(error.kind(), ErrorKind::kCorrupt);
+  EXPECT_THAT(error.what(), HasSubstr("cannot read /proc/self/mem: Input/output error"));
+}
+
+TEST(ReadFile, ANameThatNoFileCanHaveIsOfNoFile) {
+  const Error error = error_of([] { read_file(std::string(300, 'a')); });
+  EXPECT_EQ(error.kind(), ErrorKind::kNotFound);
+  EXPECT_THAT(error.what(), HasSubstr("File name too long"));
+}
+
 TEST(WriteFileAtomic, ReplacesTheWholeFileAndLeavesNothingBeside) {
   const TemporaryFolder folder("fs-test");
   const fs::path path = folder.path() / "a.txt";

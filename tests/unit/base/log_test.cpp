@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "base/log_diverted.h"
 
 namespace tritonforge::log {
@@ -28,6 +29,21 @@ TEST(Log, LinesGoToStderrButForThoseThatAreDiverted) {
   EXPECT_THAT(told, HasSubstr(" I [a-role] before 1\n"));
   EXPECT_THAT(told, HasSubstr(" I [a-role] after 3\n"));
   EXPECT_THAT(told, ::testing::Not(HasSubstr("within")));
+}
+
+TEST(Log, ALevelThatThereIsNotIsRefusedAndSilencesNothing) {
+  ::setenv("TRITONFORGE_LOG", "warnings", 1);
+  try {
+    start("a-role");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_STREQ(error.what(), "TRITONFORGE_LOG: unknown level 'warnings' (did you mean 'warn'?)");
+  }
+  ::setenv("TRITONFORGE_LOG", "", 1);  // as good as none
+  start("a-role");
+  EXPECT_TRUE(spdlog::should_log(spdlog::level::info));
+  ::unsetenv("TRITONFORGE_LOG");
 }
 
 }  // namespace

@@ -134,6 +134,12 @@ TEST(RunCommand, GivesOutputAndStopsAtTheDeadline) {
   }
 }
 
+TEST(RunCommand, WhatClosesItsOutputAndGoesOnIsEndedAtTheDeadline) {
+  const auto start = Clock::now();
+  EXPECT_THROW(run_command({"sh", "-c", "exec >&-; exec sleep 60"}, 0.05), Error);
+  EXPECT_LT(seconds_since(start), 30);
+}
+
 TEST(FreePort, IsAPort) { EXPECT_GT(free_port(), 1023); }
 
 // Of 1,000 that are drawn one by one from 12,768, forty are drawn twice: half of them by another process here, as by a

@@ -34,6 +34,12 @@ void write(const fs::path& path, const std::string& text) {
   std::ofstream(path) << text;
 }
 
+TEST(Problem, ASourceThatIsNoUtf8IsRefusedByItsFile) {
+  TemporaryFolder folder("problems");
+  write(folder.path() / "level1/19_relu.py", "# caf\xe9\n" + kSource);
+  EXPECT_THAT(error_of([&] { read_problems(folder.path()); }), HasSubstr("19_relu.py: not a problem: it is no UTF-8"));
+}
+
 TEST(Problem, FolderOfLevels) {
   TemporaryFolder folder("problems");
   write(folder.path() / "level1/19_relu.py", kSource);

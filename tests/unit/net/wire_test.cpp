@@ -49,6 +49,16 @@ TEST(Wire, WhateverAReplyHoldsItSaysOneLine) {
   EXPECT_THAT(said("<HTML><p>x", ""), HasSubstr("a page in HTML, ''"));
 }
 
+// What a reply says goes into JSON: a trajectory's, a status's.
+TEST(Wire, WhatIsCutOrOfNoKnownLettersIsStillText) {
+  const auto said = [](const std::string& body) { return said_by({500, body, "text/plain", {}}); };
+  std::string accents;
+  for (int i = 0; i < 400; ++i) accents += i == 0 ? "x" : "é";
+  for (const std::string& text : {said(accents), said("caf\xe9"), said(R"({"error": ")" + accents + R"("})")})
+    EXPECT_NO_THROW(Json(text).dump()) << text;
+  EXPECT_EQ(said("caf\xe9"), "caf\uFFFD");
+}
+
 TEST(Wire, AnyBytesAreOneValueOfAQueryAndComeBack) {
   std::string every;
   for (int c = 0; c < 256; ++c) every += static_cast<char>(c);

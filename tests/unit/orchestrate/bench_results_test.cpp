@@ -183,6 +183,21 @@ TEST_F(BenchResultsFiles, AProblemsIdIsPartOfAFilesNameWhateverItHolds) {
                                                        "kernelbench/runs/level1_final/" + file));
 }
 
+// As a file's name it may have 255 bytes, and escaped thrice as many.
+TEST_F(BenchResultsFiles, AProblemsIdMayBeAsLongAsAFilesName) {
+  BenchResults results = on_a_gpu();
+  for (Problem& problem : results.problems) {
+    problem.problem_id = 0;
+    for (int i = 0; i < 80; ++i) problem.id += "核";
+  }
+  ASSERT_NE(results.problems[0].id, results.problems[1].id);
+  write_results(results, folder.path());
+  size_t kernels = 0;
+  for (const auto& entry : fs::directory_iterator(kernelbench / "runs/level1"))
+    kernels += entry.path().filename().string().ends_with("_kernel.py");
+  EXPECT_EQ(kernels, 4u);
+}
+
 TEST_F(BenchResultsFiles, KernelBenchFindsTheBaselinesThatWereTimed) {
   write_results(on_a_gpu(), folder.path());
   const fs::path timing = kernelbench / "results/timing/NVIDIA_H200";

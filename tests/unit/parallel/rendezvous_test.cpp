@@ -41,6 +41,13 @@ TEST(Rendezvous, WhoIsGoneIsNamedAndNotWhoNoticed) {
                                       HasSubstr("rank 1 was at step 8")));
 }
 
+// Three beats are little for a rank that has much to do: where several said nothing, each may be the one.
+TEST(Rendezvous, OfSeveralThatAreSilentNoneIsNamedAlone) {
+  Job job;
+  job.meeting.report_failure(0, "gradients: Connection closed by peer", /*of_another=*/true);
+  EXPECT_THAT(job.failure({0}), StartsWith("rank 1: it is gone, or rank 2 is; rank 0: gradients: Connection"));
+}
+
 TEST(Rendezvous, AConnectionThatBrokeBetweenLivingRanksEndsTheJobAsTheFirstOneSays) {
   Job job;
   job.meeting.report_failure(2, "gradients: Connection reset", /*of_another=*/true);

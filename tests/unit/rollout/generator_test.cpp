@@ -65,6 +65,15 @@ TEST_F(GeneratorTest, BothRequestsOfATurnCarryItsIdAndItsTrace) {
   }
 }
 
+// In whole seconds 0.4 would be 0, which every server refuses.
+TEST_F(GeneratorTest, AnEngineIsToldTheWholeOfItsTime) {
+  PeerOptions options = mock.options();
+  options.generate_timeout_s = 20.5;
+  const Peers peers(options);
+  Generator(peers, codec, gate, activity).run(group_spec("g"), 0, {});
+  EXPECT_EQ(mock.engine_headers.at("x-timeout-s"), "20.5");
+}
+
 // As its candidates are judged, once for all samples and turns of a group.
 TEST_F(GeneratorTest, TheProblemIsPreparedWhileTheFirstAnswerIsGenerated) {
   int64_t generations_before = -1;

@@ -118,6 +118,22 @@ TEST_F(WorkDeskTest, WhoFallsSilentLosesWhatItHeldToTheNext) {
   EXPECT_EQ(desk->totals().activity.turns, 6);  // what it did stays in the sums
 }
 
+TEST_F(WorkDeskTest, WhoLeavesIsMissedByNobody) {
+  open(60);
+  submit("g", {0});
+  EXPECT_THAT(ask("a", 1)->wait(), ElementsAre("g.0"));
+  WorkRequest leaving;
+  leaving.worker = "a";
+  leaving.leaving = true;
+  leaving.activity.turns = 5;
+  const auto answer = std::make_shared<Answer>();
+  desk->ask(leaving, Deadline::after(0), answer);
+  EXPECT_THAT(answer->wait(), IsEmpty());
+  EXPECT_EQ(desk->totals().workers, 0u);
+  EXPECT_EQ(desk->totals().activity.turns, 5);
+  EXPECT_THAT(ask("b", 1)->wait(), ElementsAre("g.0"));
+}
+
 TEST_F(WorkDeskTest, WhatCannotBeReadIsRefusedAndForWhoeverAsksNext) {
   open(60);
   std::atomic<bool> damaged = true;
