@@ -52,18 +52,21 @@ T field_or(const Json& json, const char* key, T fallback, const std::string& whe
 
 void read_rope(const Json& json, const std::string& where, ModelConfig& config) {
   // transformers 4 has rope_theta and rope_scaling, transformers 5 rope_parameters with both.
-  const Json* scaling = nullptr;
+  double theta = 10000.0;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const auto found = json.find(key);
-    if (found != json.end() && found->is_object()) scaling = &*found;
+    if (found == json.end() || !found->is_object()) continue;
+    theta = field_or<double>(*found, "rope_theta", theta, where);
+    const auto type = field_or<std::string>(*found, "rope_type", field_or<std::string>(*found, "type", "", where),
+                                            where);
+    if (!type.empty() && type != "default")
+      fail(ErrorKind::kUnsupported, "{}: rope scaling '{}' is not supported (only 'default')", where, escaped(type));
+    for (const std::string& other : keys_of(*found)) {  // a scaling, or one for each type of layer
+      if (type.empty() && other != "rope_theta")
+        fail(ErrorKind::kUnsupported, "{}: '{}' has '{}' and no 'rope_type'", where, key, escaped(other));
+    }
   }
-  config.rope_theta = field_or<double>(
-      json, "rope_theta", scaling ? field_or<double>(*scaling, "rope_theta", 10000.0, where) : 10000.0, where);
-  if (!scaling) return;
-  const auto type = field_or<std::string>(*scaling, "rope_type",
-                                          field_or<std::string>(*scaling, "type", "default", where), where);
-  if (type != "default")
-    fail(ErrorKind::kUnsupported, "{}: rope scaling '{}' is not supported (only 'default')", where, escaped(type));
+  config.rope_theta = field_or<double>(json, "rope_theta", theta, where);
 }
 
 void refuse_unsupported(const Json& json, const std::string& where, const ModelConfig& config) {

@@ -131,9 +131,10 @@ ModelConfig model_config_from_gguf(const GgufFile& file) {
   config.max_position = size_or("context_length", 32768);
   config.rms_norm_eps = file.number(key("attention.layer_norm_rms_epsilon"));
   config.rope_theta = file.has(key("rope.freq_base")) ? file.number(key("rope.freq_base")) : 10000.0;
-  if (file.has(key("rope.scaling.type")) && file.text(key("rope.scaling.type")) != "none") {
-    fail(ErrorKind::kUnsupported, "{}: rope scaling '{}' is not supported", where, file.text(key("rope.scaling.type")));
-  }
+  const std::string factor = key("rope.scaling.factor"), type = key("rope.scaling.type");
+  const bool scaled = file.has(factor) && file.number(factor) != 1;
+  const std::string scaling = file.has(type) ? file.text(type) : scaled ? "linear" : "none";  // as llama.cpp has it
+  if (scaling != "none") fail(ErrorKind::kUnsupported, "{}: rope scaling '{}' is not supported", where, scaling);
   config.qk_norm = config.family == Family::kQwen3;
   config.attention_bias = config.family == Family::kQwen2;
   config.tie_embeddings = true;

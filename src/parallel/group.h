@@ -61,6 +61,8 @@ class Group {
   // How long the device has stood still for collectives, since this was last called. Of a GPU: what was queued until
   // then is done.
   virtual double waited_s() = 0;
+  // Of a job that failed, before it goes: what is under way is ended, for its ranks may never come.
+  virtual void abandon() {}
 
  protected:
   int64_t next() const { return (rank_ + 1) % size_; }

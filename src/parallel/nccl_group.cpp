@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "kernels/gpu/handles.h"
 #include "parallel/group.h"
 
@@ -24,7 +26,10 @@ class NcclGroup : public Group {
     }
     check_cuda(api_.nccl_open(&comm_, &id, static_cast<int>(rank), static_cast<int>(size)));
   }
-  ~NcclGroup() override { api_.nccl_close(comm_); }
+  ~NcclGroup() override {
+    if (comm_ != nullptr) api_.nccl_close(comm_);
+  }
+  void abandon() override { api_.nccl_abort(std::exchange(comm_, nullptr)); }
 
   PendingPtr all_reduce(const at::Tensor& x, std::string_view what) override {
     return queue("all_reduce", what, x, [&](gpu::Stream stream) {

@@ -89,6 +89,8 @@ void World::end_watch() {
     wake_.notify_all();
   }
   watch_.join();
+  if (!failing_) return;
+  for (Group* group : device_groups()) group->abandon();  // nobody is left to end the process while one waits
 }
 
 World::~World() {
@@ -133,11 +135,16 @@ void World::watch() {
   }
 }
 
+std::vector<Group*> World::device_groups() const {
+  std::vector<Group*> groups{tp_.get(),          cp_.get(),     zero_.get(), ep_.get(),
+                             expert_zero_.get(), onward_.get(), back_.get()};
+  std::erase(groups, nullptr);
+  return groups;
+}
+
 double World::waited_s() {
   double seconds = 0;
-  for (Group* group : {tp_.get(), cp_.get(), zero_.get(), ep_.get(), expert_zero_.get(), onward_.get(), back_.get()}) {
-    if (group != nullptr) seconds += group->waited_s();
-  }
+  for (Group* group : device_groups()) seconds += group->waited_s();
   return seconds;
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "parallel/dims.h"
 #include "parallel/group.h"
@@ -58,6 +59,7 @@ class World {
  private:
   void watch();
   void end_watch();
+  std::vector<Group*> device_groups() const;  // those that are there
 
   const ParallelDims dims_;
   const WorldOptions options_;

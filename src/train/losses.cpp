@@ -2,10 +2,19 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <cmath>
+
 #include "base/error.h"
 
 namespace tritonforge::train {
 namespace {
+
+// A ratio beyond it, of a negative advantage, would be a gradient whose square fp32 does not hold: the step would not
+// be taken, for one token. (verl's bound. From 89 on it is infinite, and held at 0 by a clip or a mask NaN.)
+constexpr double kLargestLogRatio = 20;
+// From here on k3, which grows as e^-d, goes on as its tangent: for the same reason, and as far as others clamp it
+// (slime, OpenRLHF), but still towards the reference, where a clamp has no gradient.
+constexpr double kLargestKlRatio = 10;
 
 // The sum or mean of `values` over each sequence, at every one of its targets. Without gradient.
 at::Tensor over_sequence(const char* reduction, const at::Tensor& values, const at::Tensor& lengths) {
@@ -25,9 +34,7 @@ struct Surrogate {
 };
 
 Surrogate surrogate(const PolicyInputs& in, const at::Tensor& advantages, const LossConfig& config) {
-  // Beyond this exp() is infinite in fp32, and its gradient, held at 0 by a clip or a mask, NaN.
-  constexpr double kLargest = 80;
-  const at::Tensor log_ratio = (in.log_probs - in.old_log_probs).clamp_max(kLargest);
+  const at::Tensor log_ratio = (in.log_probs - in.old_log_probs).clamp_max(kLargestLogRatio);
   const auto bounded = [&](const at::Tensor& ratio) { return ratio.clamp(1 - config.clip_low, 1 + config.clip_high); };
   if (config.objective == Objective::kCispo) {
     const at::Tensor ratio = log_ratio.detach().exp(), held = bounded(ratio);
@@ -64,7 +71,10 @@ at::Tensor kl_estimate(KlType type, const at::Tensor& log_probs, const at::Tenso
   switch (type) {
     case KlType::kK1: return d;
     case KlType::kK2: return 0.5 * d * d;
-    case KlType::kK3: return at::expm1(-d) + d;
+    case KlType::kK3: {
+      const at::Tensor near = (-d).clamp_max(kLargestKlRatio), beyond = (-d - kLargestKlRatio).clamp_min(0);
+      return at::expm1(near) - near + beyond * std::expm1(kLargestKlRatio);
+    }
   }
   TF_CHECK(false, "KL type {} has no estimate", static_cast<int>(type));
   return {};

@@ -15,7 +15,7 @@ at::Tensor sft_loss(const at::Tensor& log_probs, const at::Tensor& weights);
 at::Tensor sft_gradient(const at::Tensor& weights);  // of log_probs
 
 // Per-token estimates of KL(policy || reference) with d = log_probs - reference (Schulman 2020):
-// k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d.
+// k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d; where -d is above 10, on k3's tangent there.
 at::Tensor kl_estimate(KlType type, const at::Tensor& log_probs, const at::Tensor& reference_log_probs);
 
 struct PolicyInputs {
@@ -37,7 +37,7 @@ struct PolicyLoss {
   at::Tensor kl;          // [n] estimate against the reference; undefined without one
 };
 
-// With r_t = exp(log_probs - old) of a token, |y| the targets of its sequence, and sg() without gradient:
+// With r_t = exp(min(log_probs - old, 20)) of a token, |y| the targets of its sequence, and sg() without gradient:
 //
 //   A = advantage, times negative_weight where it is below 0 (0: RAFT, Dong et al. 2023; between the two, see
 //       Xiong et al. 2025, "A Minimalist Approach to LLM Reasoning"); with kl_type k1 minus kl_coef (old - reference)

@@ -22,6 +22,13 @@ std::string run_id_of(const TrainConfig& config) {
       .substr(0, 12);
 }
 
+// Of a step that failed halfway they are of no step: nobody may go on from them.
+void check_weights(const Trainer& trainer) {
+  if (trainer.broken())
+    fail(ErrorKind::kInternal, "the step after {} failed halfway: restart the trainer with --resume",
+         trainer.state().step);
+}
+
 net::ClientOptions client_options(const ServiceOptions& options) {
   net::ClientOptions client;
   client.timeout_s = options.config.buffer_timeout_s;
@@ -321,6 +328,7 @@ void TrainerService::expect(int64_t step) const {
 }
 
 fs::path TrainerService::save(const std::string& path) {
+  check_weights(*trainer_);
   if (!path.empty()) {
     if (fs::exists(path)) fail(ErrorKind::kConflict, "POST /save: {} is there already", path);
     settle(true);  // the ranks write one checkpoint at a time
@@ -347,6 +355,7 @@ fs::path TrainerService::save(const std::string& path) {
 }
 
 PublishedWeights TrainerService::publish(int64_t version, const std::string& to) {
+  check_weights(*trainer_);
   note(fmt::format("publishing version {}", version));
   std::optional<DeviceLock::Hold> hold;
   if (device_lock_) hold.emplace(device_lock_->shared());
@@ -366,6 +375,7 @@ PublishedWeights TrainerService::hand_out(int64_t version, const std::string& to
 
 void TrainerService::push(int64_t version, const std::vector<std::string>& engines, weights::SglangOptions options) {
   constexpr double kPushSeconds = 600;
+  check_weights(*trainer_);
   options.api_key = options_.peer_api_key;
   note(fmt::format("publishing version {}", version));
   std::optional<DeviceLock::Hold> hold;
@@ -383,6 +393,7 @@ void TrainerService::note_published(int64_t version) {
 }
 
 fs::path TrainerService::export_to(const std::string& folder) {
+  check_weights(*trainer_);
   note("exporting");
   write_model(folder);
   return folder;

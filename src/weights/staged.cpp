@@ -208,6 +208,7 @@ TensorChecksums install(const StagedWeights& staged, at::ScalarType dtype) {
     finish();
     rounded[target.name] = kernels::tensor_checksums({&whole, 1}).front();
     target.put(whole);
+    kernels::synchronize(whole.device());  // the next one takes its memory, and an upload waits for no other stream
   }
   return rounded;
 }

@@ -288,6 +288,14 @@ TEST_F(GgufModel, FaultsNameFileTensorExpectedAndFound) {
   EXPECT_THAT(loading(write(
                   model, [](auto&, auto&, auto&) { return false; }, "rope.scaling.type")),
               HasSubstr("rope scaling 'yarn' is not supported"));
+  const auto scaled_by = [&](float factor) {
+    return loading(write(model, [&](GgufWriter& out, auto& name, auto&) {
+      if (name == "output_norm.weight") out.number("qwen3.rope.scaling.factor", factor);
+      return false;
+    }));
+  };
+  EXPECT_THAT(scaled_by(4), HasSubstr("rope scaling 'linear' is not supported"));  // what a file means without a type
+  EXPECT_EQ(scaled_by(1), "no error");
 }
 
 TEST(GgufConfig, SizesThatNoModelHasAreRefusedByTheirKeys) {

@@ -310,6 +310,9 @@ TEST(Config, WhatIsNotImplementedIsRefusedByName) {
   EXPECT_THAT(with("hidden_act", "gelu"), HasSubstr("hidden_act 'gelu'"));
   EXPECT_THAT(with("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4}}), HasSubstr("rope scaling 'yarn'"));
   EXPECT_EQ(with("rope_scaling", {{"rope_type", "default"}}), "no error");
+  EXPECT_THAT(with("rope_scaling", {{"factor", 4}}), HasSubstr("'rope_scaling' has 'factor' and no 'rope_type'"));
+  EXPECT_THAT(with("rope_parameters", {{"full_attention", {{"rope_type", "default"}, {"rope_theta", 1e6}}}}),
+              HasSubstr("'rope_parameters' has 'full_attention' and no 'rope_type'"));
   EXPECT_THAT(with("layer_types", {"full_attention", "sliding_attention"}), HasSubstr("sliding_attention"));
   EXPECT_THAT(with("quantization_config", {{"bits", 4}}), HasSubstr("quantization_config"));
   EXPECT_THAT(with("num_key_value_heads", 3), HasSubstr("not a multiple"));

@@ -212,6 +212,25 @@ TEST(GrpoLoss, ARatioBeyondFp32LeavesWhatIsClippedOrMaskedAtZero) {
   }
 }
 
+// The norm of a gradient is the root of its squares, which fp32 must hold: a step without one is not taken.
+TEST(GrpoLoss, NoSingleTokenTakesTheStepFromAllOthers) {
+  for (const double apart : {50.0, 200.0}) {
+    PolicyInputs in;
+    in.log_probs = at::tensor({-1.0, -1.0 - apart, -0.5}).to(at::kFloat);
+    in.old_log_probs = in.sampler_log_probs = at::tensor({-1.0 - apart, -1.0 - apart, -0.5}).to(at::kFloat);
+    in.reference_log_probs = at::tensor({-1.0, -1.0, -0.5}).to(at::kFloat);
+    in.entropy = at::zeros({3});
+    in.advantages = at::tensor({-1.0f, 1.0f, 1.0f});
+    in.weights = at::ones({3});
+    in.on_policy = at::zeros({3});
+    in.lengths = at::tensor({int64_t{3}});
+    const at::Tensor gradient = policy_gradients(in, {.kl_coef = 1, .tis_cap = 0}).log_probs;
+    EXPECT_TRUE(std::isfinite(gradient.square().sum().item<float>())) << gradient;
+    EXPECT_LT(gradient[1].item<float>(), -1) << "towards the reference, however far it is";
+    EXPECT_FLOAT_EQ(gradient[2].item<float>(), -1);
+  }
+}
+
 // A policy over two tokens, in expectation over its own samples: the gradient of k1's penalty is the gradient of the
 // KL, which for logits (z, 0) and reference q is p (1 - p) (log(p / (1 - p)) - log(q / (1 - q))) by z.
 TEST(KlPenalty, K1PullsTowardsTheReferenceAsTheKlDoes) {

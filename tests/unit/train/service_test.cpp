@@ -9,9 +9,11 @@
 #include <thread>
 
 #include "base/device_lock.h"
+#include "kernels/parallel.h"
 #include "model/weights.h"
 #include "train/server.h"
 #include "unit/train/sample_model.h"
+#include "unit/train/scarce.h"
 
 namespace tritonforge::train {
 namespace {
@@ -128,6 +130,31 @@ class TrainerServiceTest : public testing::Test {
   ServiceOptions options;
   FakeBuffer buffer;
 };
+
+TEST_F(TrainerServiceTest, OfAStepThatFailedHalfwayNothingIsSavedOrHandedOut) {
+  options.config.optimizer_steps_per_batch = 2;
+  const kernels::ThreadPool alone(1);
+  TrainerService service(options);
+  for (int64_t blocks = 0; service.status().at("state") != "failed"; ++blocks) {
+    const Scarce memory(blocks);
+    EXPECT_TRUE(kind_of([&] { service.step(sft(1)); })) << "of " << blocks << " blocks none was too few";
+    service.idle();
+  }
+  const auto refused = [](const std::function<void()>& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("done");
+  };
+  const std::string why = "the step after 0 failed halfway: restart the trainer with --resume";
+  EXPECT_EQ(refused([&] { service.save(""); }), why);
+  EXPECT_EQ(refused([&] { service.save(folder.path() / "elsewhere"); }), why);
+  EXPECT_EQ(refused([&] { service.publish(1, "shm"); }), why);
+  EXPECT_EQ(refused([&] { service.push(1, {}, {}); }), why);
+  EXPECT_EQ(refused([&] { service.export_to(folder.path() / "export"); }), why);
+}
 
 TEST_F(TrainerServiceTest, StepsFollowAndARepeatTrainsNothing) {
   TrainerService service(options);
