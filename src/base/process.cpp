@@ -239,18 +239,22 @@ void SignalWaiter::block() {
   while (wait(Deadline::after(3600)) == 0) {}
 }
 
-EndsAtSignal::EndsAtSignal(std::string what) {
+EndsAtSignal::EndsAtSignal(const std::string& what)
+    : EndsAtSignal([what](int) { log::info("{} stops before it was ready", what); }) {}
+
+EndsAtSignal::EndsAtSignal(std::function<void(int number)> tell) {
   const sigset_t set = stopping_signals();
   Descriptor over(::eventfd(0, EFD_CLOEXEC)), signals(::signalfd(-1, &set, SFD_CLOEXEC));
   if (over.get() < 0 || signals.get() < 0)
     fail(ErrorKind::kMachine, "no descriptor for signals: {}", std::strerror(errno));
-  thread_ = std::thread([over = over.get(), signals = std::move(signals), what = std::move(what)] {
+  thread_ = std::thread([over = over.get(), signals = std::move(signals), tell = std::move(tell)] {
     pollfd ready[] = {{over, POLLIN, 0}, {signals.get(), POLLIN, 0}};
     while (::poll(ready, 2, -1) < 0 && errno == EINTR) {}
     signalfd_siginfo came{};
     if (ready[0].revents == 0 && ::read(signals.get(), &came, sizeof came) == sizeof came) {
-      log::info("{} stops before it was ready", what);
-      std::_Exit(128 + static_cast<int>(came.ssi_signo));
+      const int number = static_cast<int>(came.ssi_signo);
+      tell(number);
+      std::_Exit(128 + number);
     }
   });
   over_ = over.release();

@@ -75,11 +75,13 @@ class SignalWaiter {
 };
 
 // While it lives, the first of those signals ends this process at once, with 128 + its number: for a server that is
-// still starting, of which nobody counts on anything yet. To be made after the SignalWaiter.
+// still starting, of which nobody counts on anything yet, and for work whose results so far are kept. To be made after
+// the SignalWaiter.
 class EndsAtSignal {
  public:
-  explicit EndsAtSignal(std::string what);  // "evaluator": who says that it ends
-  ~EndsAtSignal();                          // a signal from here on is the SignalWaiter's
+  explicit EndsAtSignal(const std::string& what);               // "evaluator": who says that it was not ready
+  explicit EndsAtSignal(std::function<void(int number)> tell);  // called before, from a thread of its own
+  ~EndsAtSignal();                                              // a signal from here on is the SignalWaiter's
   EndsAtSignal(const EndsAtSignal&) = delete;
   EndsAtSignal& operator=(const EndsAtSignal&) = delete;
 

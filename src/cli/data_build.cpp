@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/config.h"
+#include "base/process.h"
 #include "base/progress.h"
 #include "cli/flags.h"
 #include "cli/output.h"
@@ -136,6 +137,12 @@ dataset::BuildTools tools() {
 void build(const BuildFlags& flags) {
   YAML::Node config = load_yaml_file(flags.config);
   for (const std::string& override : flags.overrides) apply_override(config, override);
+  SignalWaiter signals;
+  const YAML::Node given = config.IsMap() ? static_cast<const YAML::Node&>(config)["output"] : YAML::Node();
+  const EndsAtSignal ends([output = given.as<std::string>(".")](int number) {
+    tell_stopped(number, fmt::format("the same command goes on with the verdicts and thoughts that are kept in {}",
+                                     fs::absolute(output).string()));
+  });
   dataset::Build build(config, flags.config, tools());
   Progress progress("rows", 0);
   const dataset::Card card = build.run([&](int64_t rows) { progress.advance_to(rows); });

@@ -1,14 +1,18 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <iostream>
 #include <map>
 #include <mutex>
+#include <tuple>
 
 #include "base/json.h"
+#include "base/process.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/output.h"
 #include "engine/engine.h"
 #include "engine/wire.h"
 #include "tokenizer/chat_template.h"
@@ -89,10 +93,19 @@ void generate(const GenerateOptions& options) {
       fmt::print(stderr, "one prompt a line, as JSON ({{\"text\": ...}}); Ctrl-D ends. Or: --prompt TEXT\n");
     else if (std::cin.peek() == EOF) fail_without_prompt();
   }
+  SignalWaiter signals;
+  std::timed_mutex printing;
+  size_t printed = 0;  // prompts whose answers are, under `printing`
+  const EndsAtSignal ends([&](int number) {
+    // An answer is printed whole, unless nobody reads it; what comes behind it is not begun.
+    std::ignore = printing.try_lock_for(std::chrono::seconds(2));
+    tell_stopped(number,
+                 fmt::format("prompts whose answers are printed, whole: {}; give those after them to go on", printed));
+  });
   engine::Engine engine(options.engine);
   const tokenizer::Tokenizer& tokenizer = *engine.tokenizer();
-  engine::GenerateRequest printed;
-  printed.return_logprob = true;
+  engine::GenerateRequest wanted;
+  wanted.return_logprob = true;
   std::mutex mutex;
   std::condition_variable changed;
   std::map<size_t, engine::Output> done;
@@ -112,7 +125,11 @@ void generate(const GenerateOptions& options) {
           fmt::print(stderr, "tritonforge generate: prompt {}: {}\n", shown, sample.abort_message);
         }
       }
-      print(output, printed, tokenizer, options.json);
+      {
+        const std::lock_guard whole(printing);
+        print(output, wanted, tokenizer, options.json);
+        ++printed;
+      }
       lock.lock();
     }
   };

@@ -1,5 +1,10 @@
 #include "cli/output.h"
 
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
 #include "base/error.h"
 
 namespace tritonforge::cli {
@@ -14,6 +19,11 @@ void make_folder(const fs::path& folder) {
 void make_room_for(const fs::path& file) {
   if (fs::is_directory(file)) fail(ErrorKind::kUsage, "{} is a folder; name a file in it", file.string());
   make_folder(file.parent_path());
+}
+
+void tell_stopped(int signal, const std::string& what) {
+  const char* begin = ::isatty(STDERR_FILENO) != 0 ? "\n" : "";  // behind ^C and a progress bar
+  fmt::print(stderr, "{}tritonforge: stopped by {}; {}\n", begin, ::strsignal(signal), what);
 }
 
 }  // namespace tritonforge::cli

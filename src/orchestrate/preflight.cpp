@@ -152,6 +152,13 @@ std::vector<std::string> doubts(const RecipeConfig& config) {
   if (sampling.top_p < 1) cuts("top_p", sampling.top_p);
   if (sampling.top_k > 0) cuts("top_k", static_cast<double>(sampling.top_k));
   if (sampling.min_p > 0) cuts("min_p", sampling.min_p);
+  const RlSection& rl = config.rl;
+  const int64_t commits = rl.replay.steps + (rl.validation.every > 0 ? rl.replay.steps / rl.validation.every + 1 : 0);
+  if (const int64_t kept = config.rollout.buffer.retention.steps; rl.replay.groups > 0 && commits > kept)
+    found.push_back(fmt::format(
+        "rl.replay.steps {}: with those of rl.validation {} leases are committed meanwhile, and tokens stay "
+        "for rollout.keep_steps = {}: groups of fewer steps are replayed",
+        rl.replay.steps, commits, kept));
   if (config.engine.kv_cache_dtype == engine::CacheDtype::kFp8)
     found.push_back(
         "engine.kv_cache_dtype fp8_e4m3: tokens are drawn from log-probs that differ from the trainer's, with "

@@ -118,14 +118,19 @@ def test_every_evaluator_works_and_a_kill_repeats_nothing_that_was_judged(serve,
         "outputs: [jsonl]\n"
     )
     verdicts = tmp_path / "out/verdicts.jsonl"
-    for at_least in (20, 90):  # killed twice
-        process = subprocess.Popen([BINARY, "data", "build", config], cwd=ROOT, stderr=subprocess.DEVNULL)
+    for at_least, number in ((20, signal.SIGKILL), (90, signal.SIGINT)):
+        process = subprocess.Popen([BINARY, "data", "build", config], cwd=ROOT, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 120
         while not verdicts.exists() or verdicts.read_text().count("\n") < at_least:
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.send_signal(number)
+        _, said = process.communicate()
+    assert process.returncode == 130
+    assert said.endswith(
+        f"tritonforge: stopped by Interrupt; the same command goes on with the verdicts and thoughts that are kept in "
+        f"{tmp_path}/out\n"
+    )
     kept = verdicts.read_text().count("\n")
     assert kept < rows
     card = build(config)

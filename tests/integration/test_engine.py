@@ -1,9 +1,12 @@
 """`tritonforge serve engine` and `tritonforge generate` as their users meet them, against `transformers`."""
 
 import concurrent.futures
+import contextlib
 import itertools
 import json
+import os
 import pathlib
+import signal
 import socket
 import subprocess
 import threading
@@ -487,6 +490,33 @@ def test_generate_reads_lines_in_order(models):
         [BINARY, "generate", "--model", str(models["one"][0])], input='{"txt": 1}\n', capture_output=True, text=True
     )
     assert bad.returncode == 2 and "line 1" in bad.stderr
+
+
+def test_ctrl_c_in_generate_says_how_many_answers_are_printed(models):
+    command = [BINARY, "generate", "--model", str(models["one"][0]), "--max-new-tokens", "16", "--ignore-eos", "--json"]
+    read, write = os.pipe()
+    process = subprocess.Popen(command, stdin=read, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    os.close(read)
+
+    def ask():
+        with contextlib.suppress(BrokenPipeError):  # it has ended
+            for _ in range(10000):
+                os.write(write, b'{"text": "a b c"}\n')
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    answers = [process.stdout.readline() for _ in range(3)]
+    process.send_signal(signal.SIGINT)
+    answers += process.stdout.read().splitlines()
+    said = process.stderr.read()
+    assert process.wait() == 130
+    asking.join()
+    os.close(write)
+    assert [json.loads(line)["meta_info"]["id"] for line in answers] == [str(i) for i in range(len(answers))]
+    assert said.endswith(
+        f"tritonforge: stopped by Interrupt; prompts whose answers are printed, whole: {len(answers)}; give those "
+        "after them to go on\n"
+    )
 
 
 def test_generate_without_a_prompt_says_so_before_it_reads_the_model(models):

@@ -173,6 +173,16 @@ TEST_F(RecipeTest, TrainingOnWhatAnEngineInFp8SaidIsDoubted) {
   EXPECT_THAT(doubts(load_recipe(bench, {"engine.weight_dtype=fp8_e4m3"})), ::testing::IsEmpty());
 }
 
+TEST_F(RecipeTest, ReplayOfWhatValidationsHaveTheBufferForgetIsDoubted) {
+  const auto path = write("a.yaml",
+                          "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p, replay: {groups: 1, steps: 40}, "
+                          "train: {loss: {tis_cap: 2}}}\n");
+  EXPECT_THAT(doubts(load_recipe(path, {})), ::testing::IsEmpty());
+  EXPECT_THAT(doubts(load_recipe(path, {"rl.validation.every=2", "rl.validation.problems=q"})), ::testing::IsEmpty());
+  EXPECT_THAT(doubts(load_recipe(path, {"rl.validation.every=1", "rl.validation.problems=q"})),
+              ::testing::ElementsAre(HasSubstr("81 leases are committed meanwhile")));
+}
+
 TEST_F(RecipeTest, ATrajectoryThatNoStepCanHoldIsRefused) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
   EXPECT_THAT(error_of([&] { load_recipe(path, {"rollout.max_context=9000"}); }),
