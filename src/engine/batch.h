@@ -50,7 +50,11 @@ class BatchBuffers {
 
  private:
   struct Sections;
+  struct HostArena;
   Sections layout(int64_t tokens, int64_t sequences, int64_t samples, int64_t width, int64_t context) const;
+  Sections layout_of(const Plan& plan) const;
+  void write(const Plan& plan, const Sections& sections, HostArena& host) const;  // its counts, too
+  void show(const Sections& sections, HostArena& host) const;                     // the batch's tensors
   int64_t padded(int64_t n) const { return limits_.pad ? size_class(n) : n; }
   int64_t blocks_for(int64_t tokens) const { return (tokens + limits_.block_size - 1) / limits_.block_size; }
 

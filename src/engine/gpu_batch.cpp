@@ -21,6 +21,14 @@ int64_t width_class(int64_t tokens) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(blocks_for(tokens), kLeastWidth))));
 }
 
+// An arena's sections as numbers.
+struct Numbers {
+  std::span<std::byte> arena;
+  int32_t* ints(int64_t at) const { return reinterpret_cast<int32_t*>(arena.data() + at); }
+  float* floats(int64_t at) const { return reinterpret_cast<float*>(arena.data() + at); }
+  uint64_t* longs(int64_t at) const { return reinterpret_cast<uint64_t*>(arena.data() + at); }
+};
+
 void place_sections(GpuBatch& b) {
   int64_t at = 0;
   const auto take = [&at](int64_t count, int64_t size) {
@@ -97,9 +105,8 @@ PrefixGroups group_decodes(const Plan& plan, PrefixSharing sharing) {
   return group_prefixes(rows, sharing.most_members, sharing.least_saved);
 }
 
-void write_groups(const PrefixGroups& groups, const GpuBatch& b, std::span<std::byte> arena) {
-  const auto ints = [&](int64_t at) { return reinterpret_cast<int32_t*>(arena.data() + at); };
-  int32_t *pages = ints(b.prefix_pages), *starts = ints(b.group_starts), *members = ints(b.members);
+void write_groups(const PrefixGroups& groups, const GpuBatch& b, const Numbers& to) {
+  int32_t *pages = to.ints(b.prefix_pages), *starts = to.ints(b.group_starts), *members = to.ints(b.members);
   std::fill_n(pages, b.decode_rows, 0);
   std::fill_n(starts, b.groups + 1, groups.starts.back());
   std::ranges::copy(groups.starts, starts);
@@ -129,16 +136,67 @@ std::vector<int64_t> runs_of(const Plan& plan, int64_t widened_pages) {
   return runs;
 }
 
-void write_widened_tables(const GpuBatch& b, std::span<std::byte> arena) {
-  const auto ints = [&](int64_t at) { return reinterpret_cast<int32_t*>(arena.data() + at); };
+void write_widened_tables(const GpuBatch& b, const Numbers& to) {
   int64_t prompt = 0;
   for (const int64_t end : b.runs) {
     for (int32_t page = 0; prompt < end; ++prompt) {
-      const int64_t pages = blocks_for(ints(b.prompt_lengths)[prompt]);
-      int32_t* table = ints(b.widened_tables) + prompt * b.prompt_width;
+      const int64_t pages = blocks_for(to.ints(b.prompt_lengths)[prompt]);
+      int32_t* table = to.ints(b.widened_tables) + prompt * b.prompt_width;
       std::iota(table, table + pages, page);
       page += static_cast<int32_t>(pages);
     }
+  }
+}
+
+// Each chunk: its tokens, its row of the block table, and the rows that it draws from.
+void write_chunks(const Plan& plan, const GpuBatch& b, const Numbers& to) {
+  int32_t *ids = to.ints(b.ids), *positions = to.ints(b.positions), *slots = to.ints(b.slots);
+  for (int32_t* section : {ids, positions, slots}) std::fill_n(section, b.tokens, 0);
+  std::fill_n(to.ints(b.sources), b.decode_rows, -1);
+  std::fill_n(to.ints(b.decode_lengths), b.decode_rows, 0);
+  std::fill_n(to.ints(b.sample_rows), b.draw_rows, 0);  // padded draws are of row 0
+  const auto write_table = [](const Sequence& sequence, int64_t end, int32_t* row) {
+    std::copy_n(sequence.blocks.begin(), blocks_for(end), row);
+  };
+  int64_t decode = 0, prompt = 0, prompt_token = b.decode_rows, draw = 0;
+  for (const Chunk& chunk : plan.chunks) {
+    const Sequence& sequence = *chunk.sequence;
+    const int64_t end = chunk.start + chunk.count;
+    int64_t at = chunk.decodes() ? decode : prompt_token;
+    if (chunk.decodes()) {
+      if (sequence.pending > 0) to.ints(b.sources)[decode] = static_cast<int32_t>(sequence.pending_row);
+      for (int64_t length = chunk.start + 1; length <= end; ++length, ++decode) {  // each draft as a row of its own
+        to.ints(b.decode_lengths)[decode] = static_cast<int32_t>(length);
+        write_table(sequence, length, to.ints(b.decode_tables) + decode * b.decode_width);
+      }
+    } else {
+      to.ints(b.query_starts)[prompt] = static_cast<int32_t>(prompt_token);
+      to.ints(b.prompt_lengths)[prompt] = static_cast<int32_t>(end);
+      write_table(sequence, end, to.ints(b.prompt_tables) + prompt * b.prompt_width);
+      ++prompt;
+      prompt_token += chunk.count;
+    }
+    for (int64_t token = chunk.start; token < end; ++token, ++at) {
+      ids[at] = static_cast<int32_t>(sequence.token_at(token));
+      positions[at] = static_cast<int32_t>(token);
+      slots[at] = static_cast<int32_t>(sequence.blocks[token / kBlockSize] * kBlockSize + token % kBlockSize);
+    }
+    for (int64_t left = chunk.draws(); left > 0; --left)
+      to.ints(b.sample_rows)[draw++] = static_cast<int32_t>(at - left);
+  }
+  to.ints(b.query_starts)[prompt] = static_cast<int32_t>(prompt_token);
+}
+
+// What each draw asks for. Padded draws are greedy ones.
+void write_draws(std::span<const kernels::SampleRow> rows, int64_t vocab, const GpuBatch& b, const Numbers& to) {
+  for (int64_t i = 0; i < b.draw_rows; ++i) {
+    const kernels::SampleRow row = i < b.rows ? rows[i] : kernels::SampleRow{.temperature = 0};
+    to.floats(b.temperature)[i] = row.temperature;
+    to.floats(b.top_p)[i] = row.top_p;
+    to.floats(b.min_p)[i] = row.min_p;
+    to.ints(b.top_k)[i] = static_cast<int32_t>(std::clamp<int64_t>(row.top_k, -1, vocab));
+    to.longs(b.seed)[i] = row.seed;
+    to.longs(b.position)[i] = row.position;
   }
 }
 
@@ -177,61 +235,11 @@ GpuBatch fill_gpu_batch(const Plan& plan, std::span<const kernels::SampleRow> ro
   place_sections(b);
   TF_CHECK(b.bytes <= std::ssize(arena), "a step of {} tokens in {} sequences exceeds its arena", plan.tokens,
            plan.chunks.size());
-  const auto ints = [&](int64_t at) { return reinterpret_cast<int32_t*>(arena.data() + at); };
-  const auto floats = [&](int64_t at) { return reinterpret_cast<float*>(arena.data() + at); };
-  const auto longs = [&](int64_t at) { return reinterpret_cast<uint64_t*>(arena.data() + at); };
-  int32_t *ids = ints(b.ids), *positions = ints(b.positions), *slots = ints(b.slots);
-  std::fill_n(ids, b.tokens, 0);
-  std::fill_n(positions, b.tokens, 0);
-  std::fill_n(slots, b.tokens, 0);
-  std::fill_n(ints(b.sources), b.decode_rows, -1);
-  std::fill_n(ints(b.decode_lengths), b.decode_rows, 0);
-
-  // Each chunk: its tokens, its row of the block table, and the row that it draws from.
-  const auto write_table = [](const Sequence& sequence, int64_t end, int32_t* row) {
-    std::copy_n(sequence.blocks.begin(), blocks_for(end), row);
-  };
-  int64_t decode = 0, prompt = 0, prompt_token = b.decode_rows, draw = 0;
-  for (const Chunk& chunk : plan.chunks) {
-    const Sequence& sequence = *chunk.sequence;
-    const int64_t end = chunk.start + chunk.count;
-    int64_t at = chunk.decodes() ? decode : prompt_token;
-    if (chunk.decodes()) {
-      if (sequence.pending > 0) ints(b.sources)[decode] = static_cast<int32_t>(sequence.pending_row);
-      for (int64_t length = chunk.start + 1; length <= end; ++length, ++decode) {  // each draft as a row of its own
-        ints(b.decode_lengths)[decode] = static_cast<int32_t>(length);
-        write_table(sequence, length, ints(b.decode_tables) + decode * b.decode_width);
-      }
-    } else {
-      ints(b.query_starts)[prompt] = static_cast<int32_t>(prompt_token);
-      ints(b.prompt_lengths)[prompt] = static_cast<int32_t>(end);
-      write_table(sequence, end, ints(b.prompt_tables) + prompt * b.prompt_width);
-      ++prompt;
-      prompt_token += chunk.count;
-    }
-    for (int64_t token = chunk.start; token < end; ++token, ++at) {
-      ids[at] = static_cast<int32_t>(sequence.token_at(token));
-      positions[at] = static_cast<int32_t>(token);
-      slots[at] = static_cast<int32_t>(sequence.blocks[token / kBlockSize] * kBlockSize + token % kBlockSize);
-    }
-    for (int64_t left = chunk.draws(); left > 0; --left) ints(b.sample_rows)[draw++] = static_cast<int32_t>(at - left);
-  }
-  ints(b.query_starts)[prompt] = static_cast<int32_t>(prompt_token);
-
-  if (b.groups > 0) write_groups(groups, b, arena);
-  write_widened_tables(b, arena);
-
-  // What each draw asks for. Padded draws are greedy ones of row 0.
-  std::fill_n(ints(b.sample_rows) + draw, b.draw_rows - draw, 0);
-  for (int64_t i = 0; i < b.draw_rows; ++i) {
-    const kernels::SampleRow row = i < b.rows ? rows[i] : kernels::SampleRow{.temperature = 0};
-    floats(b.temperature)[i] = row.temperature;
-    floats(b.top_p)[i] = row.top_p;
-    floats(b.min_p)[i] = row.min_p;
-    ints(b.top_k)[i] = static_cast<int32_t>(std::clamp<int64_t>(row.top_k, -1, vocab));
-    longs(b.seed)[i] = row.seed;
-    longs(b.position)[i] = row.position;
-  }
+  const Numbers to{arena};
+  write_chunks(plan, b, to);
+  if (b.groups > 0) write_groups(groups, b, to);
+  write_widened_tables(b, to);
+  write_draws(rows, vocab, b, to);
   return b;
 }
 

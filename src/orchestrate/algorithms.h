@@ -3,8 +3,8 @@
 // what the recipe (or --set) says itself comes before.
 //   custom                  no options: the defaults, and what the recipe says
 //   grpo                    arXiv 2402.03300: group mean and deviation, mean over sequences, KL to the start model
-//   dr_grpo                 2503.20783: no deviation, a constant divisor (set loss.constant_tokens to the longest
-//   answer) rloo                    2402.14740: REINFORCE, each against the mean of the others, sums over sequences
+//   dr_grpo                 2503.20783: no deviation, a constant divisor (loss.constant_tokens: the longest answer)
+//   rloo                    2402.14740: REINFORCE, each against the mean of the others, sums over sequences
 //   reinforce++             2501.03262: no group baseline, advantages normalised over the batch
 //   reinforce++_baseline    the same after the group's mean
 //   gspo                    2507.18071: ratio and clip of whole sequences

@@ -263,6 +263,60 @@ void Trainer::pass_over(StepKind kind, const Update& update, StepRecord& record)
   pass_->settle();
 }
 
+std::vector<Trainer::Update> Trainer::begin_step(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
+                                                 std::optional<PackedStep> ahead, StepRecord& record) {
+  if (world_ != nullptr) {  // what was waited for between the steps is none of this one's
+    kernels::synchronize(model_.device());
+    world_->waited_s();
+  }
+  if (!pass_ || (reference_ && !reference_pass_)) make_passes();
+  const bool as_counted = ahead && ahead->step == step && ahead->kind == kind &&
+                          (kind == StepKind::kSft || ahead->versions == state_.weight_versions);
+  return prepare(as_counted ? *std::move(ahead) : pack(kind, sequences, step, state_.weight_versions), record);
+}
+
+void Trainer::take_update(StepKind kind, const Update& update, double rate, StepRecord& record) {
+  optimizer_->before_passes(update.embedded);
+  pass_over(kind, update, record);
+  clock_.begin(StepPart::kUpdate);
+  broken_ = true;  // until the last update is in: some weights have moved, the step is not done
+  record.add_update(optimizer_->step(rate));
+  pass_->weights_changed();
+}
+
+StepMetrics Trainer::read(StepRecord& record) {
+  StepMetrics metrics = world_ == nullptr
+                            ? record.read()  // waits for the device
+                            : record.read(&world_->host(), at_.tp == 0 && at_.cp == 0 && model_.config().predicts());
+  metrics.part_seconds = clock_.end();
+  if (world_ != nullptr) metrics.seconds_communication = world_->waited_s();
+  return metrics;
+}
+
+void Trainer::step_failed(int64_t step, const std::exception& error, bool agreed) {
+  clock_.abandon();
+  optimizer_->clear_gradients();
+  const bool full = is_out_of_memory(error);
+  const std::string why = full ? out_of_memory(error, planned_, plan_ ? &*plan_ : nullptr, model_.device())
+                               : error.what();
+  if (world_ != nullptr && agreed)
+    world_->report(fmt::format("step {}: {}", step, why), parallel::is_of_another(error));
+  if (!full) return;
+  pass_.reset();  // they may have a part of what they need
+  reference_pass_.reset();
+  fail(ErrorKind::kInternal, "step {}: {}", step, why);
+}
+
+void Trainer::add_speeds(StepMetrics& metrics, double flops) const {
+  const double seconds = std::max(metrics.seconds, 1e-9), reached = flops / seconds;
+  const auto devices = static_cast<double>(config_.parallel.world());
+  metrics.tokens_per_s = metrics.tokens / seconds;
+  metrics.tflops = reached / 1e12;
+  if (rate_.peak > 0) metrics.mfu = reached / devices / rate_.peak;
+  if (rate_.products > 0) metrics.of_product_rate = reached / devices / rate_.products;
+  metrics.memory_gib = static_cast<double>(kernels::used_memory(model_.device())) / (int64_t{1} << 30);
+}
+
 StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> sequences,
                                 const std::optional<BatchFigures>& leased, std::optional<PackedStep> ahead) {
   if (broken_)
@@ -270,7 +324,6 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
   const auto started = Clock::now();
   const int64_t step = state_.step + 1;
   const double rate = learning_rate(config_, step);
-
   StepRecord record;
   StepMetrics metrics;
   size_t update_count = 0;
@@ -280,41 +333,13 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
     clock_.begin(StepPart::kPack);
     check(kind, sequences);
     agreed = true;
-    if (world_ != nullptr) {  // what was waited for between the steps is none of this one's
-      kernels::synchronize(model_.device());
-      world_->waited_s();
-    }
-    if (!pass_ || (reference_ && !reference_pass_)) make_passes();
-    const bool as_counted = ahead && ahead->step == step && ahead->kind == kind &&
-                            (kind == StepKind::kSft || ahead->versions == state_.weight_versions);
-    const std::vector<Update> updates = prepare(
-        as_counted ? *std::move(ahead) : pack(kind, sequences, step, state_.weight_versions), record);
+    const std::vector<Update> updates = begin_step(kind, sequences, step, std::move(ahead), record);
     update_count = updates.size();
-    for (const Update& update : updates) {
-      optimizer_->before_passes(update.embedded);
-      pass_over(kind, update, record);
-      clock_.begin(StepPart::kUpdate);
-      broken_ = true;  // until the last update is in: some weights have moved, the step is not done
-      record.add_update(optimizer_->step(rate));
-      pass_->weights_changed();
-    }
-    metrics = world_ == nullptr
-                  ? record.read()  // waits for the device
-                  : record.read(&world_->host(), at_.tp == 0 && at_.cp == 0 && model_.config().predicts());
-    metrics.part_seconds = clock_.end();
-    if (world_ != nullptr) metrics.seconds_communication = world_->waited_s();
+    for (const Update& update : updates) take_update(kind, update, rate, record);
+    metrics = read(record);
   } catch (const std::exception& error) {
-    clock_.abandon();
-    optimizer_->clear_gradients();
-    const bool full = is_out_of_memory(error);
-    const std::string why = full ? out_of_memory(error, planned_, plan_ ? &*plan_ : nullptr, model_.device())
-                                 : error.what();
-    if (world_ != nullptr && agreed)
-      world_->report(fmt::format("step {}: {}", step, why), parallel::is_of_another(error));
-    if (!full) throw;
-    pass_.reset();  // they may have a part of what they need
-    reference_pass_.reset();
-    fail(ErrorKind::kInternal, "step {}: {}", step, why);
+    step_failed(step, error, agreed);
+    throw;
   }
   broken_ = false;
   state_.step = step;
@@ -326,13 +351,7 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
   metrics.lr = rate;
   metrics.sequences = static_cast<double>(sequences.size());
   metrics.seconds = seconds_since(started);
-  metrics.tokens_per_s = metrics.tokens / std::max(metrics.seconds, 1e-9);
-  const double reached = record.flops() / std::max(metrics.seconds, 1e-9);
-  const auto devices = static_cast<double>(config_.parallel.world());
-  metrics.tflops = reached / 1e12;
-  if (rate_.peak > 0) metrics.mfu = reached / devices / rate_.peak;
-  if (rate_.products > 0) metrics.of_product_rate = reached / devices / rate_.products;
-  metrics.memory_gib = static_cast<double>(kernels::used_memory(model_.device())) / (int64_t{1} << 30);
+  add_speeds(metrics, record.flops());
   state_.last = metrics;
   return metrics;
 }

@@ -116,6 +116,14 @@ class Trainer {
   // Forward pass and loss of a micro-batch; all of its update's passes. Gradients that the pass does not know yet.
   ScoreGradients forward_over(StepKind kind, const Update& update, size_t index, int64_t chunk, StepRecord& record);
   void pass_over(StepKind kind, const Update& update, StepRecord& record);
+  // The parts of train_step(): its updates; one of them; what it was like; after an error, which is thrown on or, where
+  // memory was full, said in another way.
+  std::vector<Update> begin_step(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
+                                 std::optional<PackedStep> ahead, StepRecord& record);
+  void take_update(StepKind kind, const Update& update, double rate, StepRecord& record);
+  StepMetrics read(StepRecord& record);
+  void step_failed(int64_t step, const std::exception& error, bool agreed);
+  void add_speeds(StepMetrics& metrics, double flops) const;
 
   TrainConfig config_;
   parallel::World* const world_;
