@@ -236,7 +236,8 @@ def test_killed_roles_change_nothing(undisturbed, tmp_path):
         run.wait_for_rl_step(min(step, 4))
         time.sleep(0.3)  # into the next step; whenever it falls, the outcome must be the same
         os.kill(run.pid_of(role), signal.SIGSTOP if role == "engine-0" else signal.SIGKILL)
-    assert "engine-0 hangs: no answer to /health" in run.finish()
+    said = run.finish()
+    assert "engine-0 hangs: no answer to /health" in said, said
     same_as(run, undisturbed)
 
 
