@@ -5,7 +5,7 @@ import traceback
 
 import torch
 
-from tritonforge_worker import candidate, errors, reduce
+from tritonforge_worker import candidate, errors, reduce, targets
 from tritonforge_worker.cuda_on_cpu import NoSuchDevice
 from tritonforge_worker.languages import language
 from tritonforge_worker.plan import recorder
@@ -32,6 +32,8 @@ class Recorder(candidate.Candidate):
         self.meta, self.targets = request.get("meta", False), request["targets"]
         self.language = language(request["language"])
         self.language.install()
+        if request.get("small_dots"):
+            targets.take_small_dots()
         super().load(request, payload)
 
     def compiled(self, kernel, payload):
