@@ -9,7 +9,7 @@ from tritonforge_worker import candidate, errors, reduce, targets
 from tritonforge_worker.cuda_on_cpu import NoSuchDevice
 from tritonforge_worker.languages import language
 from tritonforge_worker.plan import recorder
-from tritonforge_worker.plan.tensors import NotAPlan
+from tritonforge_worker.plan.tensors import NotAPlan, HostPointer
 from tritonforge_worker.protocol import Unsupported, decode
 
 CUDA_MODULES = os.path.join("torch", "cuda", "")
@@ -78,6 +78,8 @@ class Recorder(candidate.Candidate):
         """Whether the call over plain tensors raises the same."""
         if of_the_device(error):
             return False
+        if isinstance(error, HostPointer):
+            return True
         again = recorder.failure_on_cpu(self.model, *call, *rest)
         return type(again) is type(error) and errors.describe(again, "forward", self.path, self.source)["line"] == line
 
