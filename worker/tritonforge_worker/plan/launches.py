@@ -7,7 +7,7 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from tritonforge_worker import frontend
 from tritonforge_worker.plan import host_descriptors
-from tritonforge_worker.plan.tensors import NotAPlan, HostPointer, RecordedTensor
+from tritonforge_worker.plan.tensors import HostPointer, NotAPlan, RecordedTensor
 from tritonforge_worker.plan.tunings import Tunings
 from tritonforge_worker.targets import BACKENDS, REPLAYED, TARGETS, context_of
 

@@ -9,7 +9,7 @@ from tritonforge_worker import candidate, errors, reduce, targets
 from tritonforge_worker.cuda_on_cpu import NoSuchDevice
 from tritonforge_worker.languages import language
 from tritonforge_worker.plan import recorder
-from tritonforge_worker.plan.tensors import NotAPlan, HostPointer
+from tritonforge_worker.plan.tensors import HostPointer, NotAPlan
 from tritonforge_worker.protocol import Unsupported, decode
 
 CUDA_MODULES = os.path.join("torch", "cuda", "")
