@@ -220,6 +220,7 @@ def test_memory_of_the_host_is_refused_as_by_a_gpu(plan, made):
     assert plan.judge(forward(with_default))["correct"]
 
 
+GRAPH = "g = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    y = launch(x)\ng.replay()\nreturn y"
 RELU = "relu_kernel[(2, )](x, y, x.numel(), B=256)"
 
 
@@ -231,10 +232,7 @@ RELU = "relu_kernel[(2, )](x, y, x.numel(), B=256)"
         (f"y = torch.zeros(4, 100).type_as(x)\n{RELU}\nreturn y", ""),
         (f"y = torch.zeros(4, 100, pin_memory=True)\n{RELU}\nreturn y", ""),
         ("with torch.profiler.record_function('relu'):\n    return launch(x)", ""),
-        (
-            "graph = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(graph):\n    y = launch(x)\ngraph.replay()\nreturn y",
-            "",
-        ),
+        (GRAPH, ""),
         ("return launch(x) if torch.tensor(x.numel()).item() > 0 else x", ""),
     ],
 )
