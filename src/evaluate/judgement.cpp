@@ -130,8 +130,9 @@ void Judgement::weigh(const Work& own) {
   verdict_.own_share = share;
   if (recorded_->launches == 0 || share >= min_own_share_) return;
   add_flag(verdict_, Cheat::kTorchDoesTheWork,
-           fmt::format("the kernels do {:.1f} % of the work, torch the rest; at least {:.0f} % must be theirs",
-                       100 * share, 100 * min_own_share_));
+           fmt::format("the kernels do {:.1f} % of the work, torch the rest{}; at least {:.0f} % must be theirs",
+                       100 * share, recorded_->heaviest.empty() ? "" : ", most of it in " + recorded_->heaviest,
+                       100 * min_own_share_));
 }
 
 // Triton's default on an NVIDIA GPU, torch's is not to: whoever never asked for it is told.

@@ -39,6 +39,7 @@ struct Loaded {
     Work aten;
     std::string kind = "@triton.jit kernel";  // what forward must launch
     std::string not_run;                      // why its launches are not run here
+    std::string heaviest;                     // of torch's calls the one that computes most
     std::vector<std::string> in_tf32;         // kernels whose products of float32 are of operands cut to tf32
   };
   std::optional<Recorded> recorded;

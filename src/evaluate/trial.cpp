@@ -93,6 +93,25 @@ void add(const Comparison& result, Trial& trial) {
   if (!result.passed && trial.mismatch.empty()) trial.mismatch = result.mismatch;
 }
 
+// A tree of outputs as one would say it: a tuple (a tensor, None). It may be anything.
+std::string in_words(const Json& tree) {
+  if (!tree.is_object() || tree.size() != 1) return tree.dump();
+  const auto only = tree.begin();
+  const std::string& kind = only.key();
+  if (kind == "tensor") return "a tensor";
+  if (only->is_null()) return "None";
+  if (!only->is_array()) return kind == "float" && only->is_string() ? only->get<std::string>() : only->dump();
+  const bool pairs = kind == "dict" || kind == "record";
+  std::vector<std::string> items;
+  for (const Json& item : *only) {
+    const bool pair = pairs && item.is_array() && item.size() == 2;
+    items.push_back(pair ? in_words(item[0]) + ": " + in_words(item[1]) : in_words(item));
+  }
+  const std::string all = fmt::format("{}", fmt::join(items, ", "));
+  if (pairs) return fmt::format("a dict {{{}}}", all);
+  return kind == "list" ? fmt::format("a list [{}]", all) : fmt::format("a {} ({})", kind, all);
+}
+
 // One that the reference leaves alone keeps its bits; what it writes into is a result like its outputs.
 void judge_input(const CallResult& call, const WholeCall* whole, const ReferenceTrial& expected, size_t i,
                  const Tolerances& tolerances, Verdict& verdict, Trial& trial) {
@@ -120,8 +139,8 @@ void judge_call(const CallResult& call, const WholeCall* whole, const ReferenceT
   if (shape != wanted || tensors.size() - inputs != expected.outputs.size() ||
       aliases.size() != expected.outputs.size()) {
     trial.passed = false;
-    trial.mismatch = fmt::format("forward returned {}, expected {}", clipped(shape.dump(), 200),
-                                 clipped(wanted.dump(), 200));
+    trial.mismatch = fmt::format("forward returned {}, where Model returns {}", clipped(in_words(outputs), 200),
+                                 clipped(in_words(expected.output_tree), 200));
   } else {
     for (size_t i = 0; i < expected.outputs.size(); ++i) {
       if (aliases[i] >= 0 && !expected.aliases[i])
@@ -140,6 +159,11 @@ void judge_call(const CallResult& call, const WholeCall* whole, const ReferenceT
   if (!trial.passed) {
     verdict.fault = Fault::kMismatch;
     add_diagnostics(verdict, fmt::format("trial {}: {}", index, trial.mismatch));
+    if (trial.mismatch.find(": nan, expected ") != std::string::npos) {
+      add_diagnostics(verdict,
+                      "memory that no kernel wrote to is nan, too: does the grid cover the whole output, and is each "
+                      "element stored?");
+    }
     if (const auto own = verdict.notes.find("own_weights"); own != verdict.notes.end()) {
       add_diagnostics(verdict, fmt::format("ModelNew's weights are set to those of Model, by name or by order and "
                                            "shape; these have none: {}",

@@ -72,6 +72,14 @@ def test_a_race_in_one_configuration_is_found(plan):
     assert verdict["error_kind"] == "runtime_error" and "B 64" in verdict["diagnostics"], verdict
 
 
+def test_what_the_tuner_chooses_is_not_given_by_the_launch(plan):
+    source = tuned([config(64), config(256)]).replace("x.shape[1])", "x.shape[1], B=64)")
+    verdict = plan.judge(source, PROBLEM)
+    assert verdict["error_kind"] == "runtime_error" and "B: given by the launch and by" in verdict["diagnostics"], (
+        verdict
+    )
+
+
 def test_one_configuration_is_no_choice(plan):
     alone = plan.judge(tuned([config(64, ", num_warps=2")]), PROBLEM, fresh_seeds=False)
     plain = ROWS.replace("DECORATOR", "").replace("BODY", "pass").replace("LAST", ", B=64, num_warps=2, num_stages=3")

@@ -135,6 +135,8 @@ def test_a_source(server, mode, source, stage, kind, text):
         ("a += tl.arange(0, n)", "BLOCK: tl.constexpr is a power of two"),
         ("a += tl.sum(tl.arange(0, 100), 0)", "BLOCK: tl.constexpr is a power of two"),
         ("a = a[0]", "a block of values takes [:, None]"),
+        ("a = torch.erf(a)", "take no values of a kernel"),
+        ("a += tl.sum(tl.dot(tl.zeros((16, 8), tl.float32), tl.zeros((8, 16), tl.float32)))", "at least 16 terms"),
     ],
 )
 def test_what_triton_has_in_its_place_is_told(server, mode, line, hint):

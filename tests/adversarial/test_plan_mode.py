@@ -142,6 +142,14 @@ def test_a_product_in_tf32_is_told_how_to_keep_float32(plan):
         assert (verdict["error_kind"] == "mismatch") == wrong == ('input_precision="ieee"' in verdict["diagnostics"])
 
 
+def test_a_product_that_is_too_small_at_the_problems_own_sizes_is_refused(plan):
+    path = CORPUS / "honest" / "attention_heads_of_a_problem_in_small.py"
+    problem, candidate = path.read_text().split("# ---- candidate ----\n")
+    verdict = plan.judge(candidate, problem.replace("= 256, 8,", "= 128, 16,"))  # heads of 8, halved or not
+    assert verdict["error_kind"] == "compile_error" and not verdict["correct"], verdict
+    assert "at the problem's own size" in verdict["diagnostics"] and "K >= 16" in verdict["diagnostics"], verdict
+
+
 def test_no_kernel(plan):
     verdict = plan.judge(forward("return torch.relu(x) * 2"))
     assert verdict["mode"] == "plan" and not verdict["correct"] and "no_kernel_launched" in names(verdict), verdict
@@ -192,9 +200,69 @@ def test_mismatch_and_mutation(plan):
     assert not verdict["correct"] and {"input_mutated", "output_is_input"} <= names(verdict)
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "torch.empty(x.shape)",
+        "torch.zeros(4, 100, device='cpu')",
+        "torch.empty(2, 4, 100)[1]",
+    ],
+)
+def test_memory_of_the_host_is_refused_as_by_a_gpu(plan, made):
+    source = f"y = {made}\nrelu_kernel[(2, )](x, y, x.numel(), B=256)\nreturn y"
+    verdict = plan.judge(forward(source))
+    assert (verdict["mode"], verdict["error_kind"]) == ("plan", "runtime_error"), verdict
+    assert "'y' is a tensor in the host's memory" in verdict["diagnostics"], verdict
+    assert "in forward: relu_kernel[" in verdict["diagnostics"], verdict
+    for moved in (f"{made}.to(x.device)", f"{made}.cuda()"):
+        assert plan.judge(forward(source.replace(made, moved)))["correct"], moved
+    with_default = source.replace("y = ", "with torch.device('cuda'):\n    y = ").replace(", device='cpu'", "")
+    assert plan.judge(forward(with_default))["correct"]
+
+
+GRAPH = "g = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    y = launch(x)\ng.replay()\nreturn y"
+RELU = "relu_kernel[(2, )](x, y, x.numel(), B=256)"
+
+
+@pytest.mark.parametrize(
+    "body, more",
+    [
+        (f"y = torch.zeros(4, 100)\n{RELU}\nreturn y", "torch.set_default_device('cuda')"),
+        (f"y = torch.zeros(4, 100)\n{RELU}\nreturn y", "torch.set_default_tensor_type('torch.cuda.FloatTensor')"),
+        (f"y = torch.zeros(4, 100).type_as(x)\n{RELU}\nreturn y", ""),
+        (f"y = torch.zeros(4, 100, pin_memory=True)\n{RELU}\nreturn y", ""),
+        ("with torch.profiler.record_function('relu'):\n    return launch(x)", ""),
+        (GRAPH, ""),
+        ("return launch(x) if torch.tensor(x.numel()).item() > 0 else x", ""),
+    ],
+)
+def test_what_a_gpu_takes_is_recorded(plan, body, more):
+    verdict = plan.judge(forward(body, more))
+    assert verdict["correct"] and verdict["mode"] == "plan", verdict
+
+
+def test_a_wrong_call_names_the_kernel(plan):
+    verdict = plan.judge(HONEST.replace("x.numel(), B=256", "B=256"))
+    assert "kernel relu_kernel missing 1 required positional argument: 'n'" in verdict["diagnostics"], verdict
+
+
+@pytest.mark.parametrize(
+    "helper, call, where",
+    [
+        ("return tl.tanh(a)", "twice(a)", "line 9 of twice, which kernel relu_kernel calls:"),
+        ("return a", "tl.max(a, 1)", "line 15 of kernel relu_kernel:"),  # the fault is in Triton's own function
+    ],
+)
+def test_a_fault_behind_a_call_is_placed_in_the_candidates_code(plan, helper, call, where):
+    source = HONEST.replace("@triton.jit", f"@triton.jit\ndef twice(a):\n    {helper}\n\n@triton.jit", 1)
+    verdict = plan.judge(source.replace("tl.maximum(a, 0.0)", call))
+    assert verdict["error_kind"] == "compile_error" and where in verdict["diagnostics"], verdict
+
+
 def test_memory_that_nobody_wrote(plan):
     verdict = plan.judge(forward("y = torch.empty_like(x)\nrelu_kernel[(1, )](x, y, x.numel(), B=256)\nreturn y"))
-    assert verdict["mode"] == "plan" and verdict["error_kind"] == "mismatch" and "nan" in verdict["diagnostics"]
+    assert verdict["mode"] == "plan" and verdict["error_kind"] == "mismatch", verdict
+    assert "memory that no kernel wrote to is nan" in verdict["diagnostics"], verdict
 
 
 @pytest.mark.parametrize(

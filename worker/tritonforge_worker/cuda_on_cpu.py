@@ -142,6 +142,18 @@ def empty_strided_cuda(size, stride, dtype):
     return torch.empty_strided(size, stride, dtype=dtype, device=CUDA)
 
 
+def install_default_device():
+    """torch's own would have factories ask for a GPU that is not there."""
+    default = [torch.device("cpu")]
+
+    def choose(device):
+        default[0] = torch.device("cpu") if device is None else device_of(device)
+
+    torch.set_default_device, torch.get_default_device = choose, lambda: default[0]
+    of_type = torch.set_default_tensor_type
+    torch.set_default_tensor_type = lambda kind: choose(CUDA) if "cuda" in str(kind) else of_type(kind)
+
+
 @functools.cache
 def install():
     """Makes torch.cuda look like one H100 to Python code of this process and of its children."""
@@ -189,11 +201,14 @@ def install():
         setattr(cuda, name, lambda *args, _value=value, **kwargs: _value)
     # Devices that never come would keep every seed for their coming, with the stack of who set it.
     torch.xpu.manual_seed_all = torch.mtia.manual_seed_all = lambda seed: None
-    for name in ("Stream", "Event", "device_of"):
+    # A graph's launches are made where it is captured.
+    for name in ("Stream", "Event", "device_of", "CUDAGraph", "graph"):
         setattr(cuda, name, Nothing)
+    torch.profiler.record_function = torch.autograd.profiler.record_function = Nothing
     cuda.device, cuda.set_device = Guard, lambda device: Guard(device) and None
     for name in ("current_stream", "default_stream", "stream"):
         setattr(cuda, name, lambda *args, **kwargs: Nothing())
+    install_default_device()
     # What TorchInductor's own code calls on a GPU.
     cuda._DeviceGuard = Nothing
     torch._C._cuda_getCurrentRawStream = lambda device: 0

@@ -165,20 +165,37 @@ def first_line_of(kernel):
     return kernel.starting_line_number + skip
 
 
+def homes_of(kernel):
+    """The kernel and the @triton.jit functions beside it, by their source."""
+    beside = [
+        value
+        for value in kernel.fn.__globals__.values()
+        if isinstance(value, JITFunction) and value.fn.__module__ == kernel.fn.__module__
+    ]
+    return {function.src.strip(): function for function in [*beside, kernel]}
+
+
 def readable(error, kernel):
-    """Compiler text with the candidate's own line numbers, and the innermost cause."""
-    while isinstance(error, CompilationError) and isinstance(error.__cause__, CompilationError):
-        error = error.__cause__
-    line = 0
-    text = message = str(error)
-    if isinstance(error, CompilationError) and hasattr(error.node, "lineno"):
-        own = error.src is not None and error.src.strip() == kernel.src.strip()
-        line = first_line_of(kernel) + error.node.lineno - 1 if own else 0
-        excerpt = (error.src or "").split("\n")[max(0, error.node.lineno - 3) : error.node.lineno]
-        excerpt.append(" " * error.node.col_offset + "^")
-        message = error.error_message or (str(error.__cause__) if error.__cause__ else "")
-        where = f"line {line}" if line else "in a function that it calls"
-        text = f"{where} of kernel {kernel.__name__}:\n" + "\n".join(excerpt) + "\n" + message
+    """Compiler text with the candidate's own line numbers: the innermost cause, and the innermost place of its own."""
+    if not isinstance(error, CompilationError):
+        return str(error).strip() + hint(str(error)), 0
+    levels = [error]
+    while isinstance(levels[-1].__cause__, CompilationError):
+        levels.append(levels[-1].__cause__)
+    inner, homes = levels[-1], homes_of(kernel)
+    message, text = inner.error_message or str(inner.__cause__ or ""), str(inner)
+    line, placed = 0, [level for level in levels if hasattr(level.node, "lineno")]
+    at = next((level for level in reversed(placed) if (level.src or "").strip() in homes), None)
+    if placed:
+        shown = at or placed[-1]
+        where = f"in a function that kernel {kernel.__name__} calls"
+        if at is not None:
+            home = homes[at.src.strip()]
+            line = first_line_of(home) + at.node.lineno - 1
+            called = f"{home.__name__}, which kernel {kernel.__name__} calls"
+            where = f"line {line} of " + (f"kernel {kernel.__name__}" if home is kernel else called)
+        excerpt = (shown.src or "").split("\n")[max(0, shown.node.lineno - 3) : shown.node.lineno]
+        text = "\n".join([where + ":", *excerpt, " " * shown.node.col_offset + "^", message])
     return text.strip() + hint(message), line
 
 

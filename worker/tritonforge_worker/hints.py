@@ -65,7 +65,10 @@ SAID = [
     (r"AST node type: (Break|Continue)", "loops of a kernel run to their end: a while with a condition, or a mask"),
     (r"unsupported tensor index",
      "a block of values takes [:, None] and the like alone: load what is wanted, or mask it and add it up"),
-    (r"must be Tensor, not tensor", "torch's functions take no values of a kernel: tl's and libdevice's do"),
+    (r"must be Tensor, not tensor|must be real number, not tensor|Unsupported function referenced: <built-in",
+     "functions of torch, math and numpy take no values of a kernel: tl's and libdevice's do"),
+    (r"Input shapes should have M >=", "tl.dot takes blocks of at least 16 terms: a BLOCK_K of 16 or more, and masks "
+     "(other=0.0) beyond what there is"),
 ]
 # fmt: on
 

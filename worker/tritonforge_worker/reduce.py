@@ -20,14 +20,14 @@ class OnMeta(cuda_on_cpu.CudaOnCpu):
     """Factories make meta tensors, so that the cost of huge sizes is only counted."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func in _factories:
+        if func in FACTORIES:
             kwargs = dict(kwargs or {}, device="meta")
             kwargs.pop("pin_memory", None)
             return func(*args, **kwargs)
         return super().__torch_function__(func, types, args, kwargs)
 
 
-_factories = {
+FACTORIES = {
     torch.rand,
     torch.randn,
     torch.randint,

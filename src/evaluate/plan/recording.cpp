@@ -80,8 +80,11 @@ void PlanRunner::record(Loaded& loaded) {
     init_tensors.push_back(reference.tensors[k]);
     init_bytes += reference.tensors[k].at("bytes").get<size_t>();
   }
-  auto candidate = load_candidate({{"init", reference.init}, {"tensors", init_tensors}, {"sizes", reference.sizes}},
-                                  std::span(reference.payload).first(init_bytes), loaded);
+  // What is too small for tl.dot at reduced sizes alone is not refused: full_size, or who asks, has the problem's own.
+  const bool small_dots = !context_.compiles || !reference.full.is_null();
+  auto candidate = load_candidate(
+      {{"init", reference.init}, {"tensors", init_tensors}, {"sizes", reference.sizes}, {"small_dots", small_dots}},
+      std::span(reference.payload).first(init_bytes), loaded);
   if (!candidate) return;
   candidate->send({{"op", "record"}, {"weights", weights}, {"inputs", first.inputs}, {"tensors", first.input_tensors}},
                   {}, "recording");

@@ -26,10 +26,12 @@ Loaded::Recorded summary_of(const Plan& plan, const RunContext& context, Runs ru
   Loaded::Recorded recorded{.launches = plan.launches(),
                             .steps = plan.steps.size(),
                             .kernels = {},
-                            .aten = aten_work(plan, work.value_or(ReferenceWork())),
+                            .aten = {},
                             .kind = std::string(language.kernel()),
                             .not_run = {},
+                            .heaviest = {},
                             .in_tf32 = {}};
+  recorded.aten = aten_work(plan, work.value_or(ReferenceWork()), &recorded.heaviest);
   if (runs == Runs::kNowhere)
     recorded.not_run = fmt::format("compiled for {}, not run here: that takes {}", target, language.runs_on());
   for (const PlanStep& step : plan.steps) {

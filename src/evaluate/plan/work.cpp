@@ -55,6 +55,18 @@ const std::unordered_map<std::string_view, double> kPasses = {
     {"binary_cross_entropy_with_logits", 10}, {"soft_margin_loss", 6}, {"upsample_bilinear2d", 12}};
 // clang-format on
 
+// What calls compute on the way, by names of their own: these are the reference's, too, where it makes such a call.
+const std::vector<std::string_view> kOfNorms = {"mean", "var", "std", "var_mean", "std_mean", "rsqrt"};
+const std::vector<std::string_view> kOfRecurrence = {"sigmoid", "tanh", "linear", "addmm"};
+const std::unordered_map<std::string_view, std::vector<std::string_view>> kParts = {
+    {"batch_norm", kOfNorms},        {"native_layer_norm", kOfNorms},
+    {"native_group_norm", kOfNorms}, {"rms_norm", kOfNorms},
+    {"lstm", kOfRecurrence},         {"lstm_cell", kOfRecurrence},
+    {"gru", kOfRecurrence},          {"gru_cell", kOfRecurrence},
+    {"rnn_tanh", kOfRecurrence},     {"rnn_relu", {"relu", "linear", "addmm"}},
+    {"silu", {"sigmoid"}},           {"mish", {"softplus", "tanh"}},
+    {"log_softmax", {"logsumexp"}},  {"scaled_dot_product_attention", {"softmax"}}};
+
 // aten::add_ -> add
 std::string_view short_name(std::string_view name) {
   name.remove_prefix(std::min<size_t>(6, name.size()));
@@ -107,17 +119,31 @@ double unmasked(const Call& call) {
   return (square * (square + 1) / 2 + (queries - square) * keys) / std::max(1.0, queries * keys);
 }
 
-// A recurrent layer or cell: each row of its input goes through every matrix of its weights, which are behind its
+bool is_recurrent(std::string_view name) {
+  return name == "lstm" || name == "gru" || name.starts_with("rnn_") || name == "lstm_cell" || name == "gru_cell";
+}
+
+double recurrent_rows(const Call& call) {
+  return call.in.empty() ? 0 : static_cast<double>(call.in[0]->elements()) / std::max(1.0, size(*call.in[0], -1));
+}
+
+// Each row of a recurrent layer's or cell's input goes through every matrix of its weights, which are behind its
 // states.
-double recurrent_flops(const Call& call) {
+Values recurrent_matrices(const Call& call) {
   const Json& states = call.argument(1);
   const size_t weights = 1 + (states.is_array() ? states.size() : 1);
-  if (call.in.size() <= weights) return 0;
-  double matrices = 0;
+  Values matrices;
   for (size_t k = weights; k < call.in.size(); ++k)
-    if (call.in[k]->shape.size() == 2) matrices += static_cast<double>(call.in[k]->elements());
-  const double rows = static_cast<double>(call.in[0]->elements()) / std::max(1.0, size(*call.in[0], -1));
-  return 2 * rows * matrices;
+    if (call.in[k]->shape.size() == 2) matrices.push_back(call.in[k]);
+  return matrices;
+}
+
+// Its products by the length of their sums.
+Products recurrent_products(const Call& call) {
+  Products products;
+  for (const PlanValue* matrix : recurrent_matrices(call))
+    products[matrix->shape[1]] += 2 * recurrent_rows(call) * static_cast<double>(matrix->elements());
+  return products;
 }
 
 // Sums of products: 2 M N K from the shapes of operands and result, and what attention does to its scores; 0 for other
@@ -139,9 +165,11 @@ double product_flops(const Call& call) {
     return 2 * taken * static_cast<double>(in[1]->elements()) / size(*in[1], 0);
   }
   if (is_attention(call)) return 4 * results * size(*in[1], -2) * unmasked(call);
-  if (name == "lstm" || name == "gru" || name.starts_with("rnn_") || name == "lstm_cell" || name == "gru_cell")
-    return recurrent_flops(call);
-  return 0;
+  double flops = 0;
+  if (is_recurrent(name)) {
+    for (const auto& [length, of_it] : recurrent_products(call)) flops += of_it;
+  }
+  return flops;
 }
 
 // Sizes of an operand of _trilinear with its new dimensions.
@@ -226,6 +254,15 @@ bool is_bag(const Call& call) {
   return call.name.find("embedding_bag") != std::string_view::npos && call.in.size() > 1;
 }
 
+// What a recurrent layer makes on the way, every product's results, is written and read.
+double gate_bytes(const Call& call, const ReferenceWork& reference) {
+  double elements = 0;
+  if (is_recurrent(call.name)) {
+    for (const PlanValue* matrix : recurrent_matrices(call)) elements += recurrent_rows(call) * size(*matrix, 0);
+  }
+  return call.in.empty() ? 0 : 2 * elements * width_of(*call.in[0], reference);
+}
+
 // Elements of the rows that bags take from their table.
 double rows_of_bags(const Call& call) { return static_cast<double>(call.in[1]->elements()) * size(*call.in[0], -1); }
 
@@ -235,6 +272,10 @@ void add_products(const Call& call, Products& products) {
     products[std::llround(size(*call.in[0], -1))] += trilinear_flops(call);
   const double flops = product_flops(call);
   if (flops == 0) return;
+  if (is_recurrent(call.name)) {
+    for (const auto& [length, of_it] : recurrent_products(call)) products[length] += of_it;
+    return;
+  }
   if (is_attention(call)) {
     products[std::llround(size(*call.in[0], -1))] += flops / 2;
     products[std::llround(size(*call.in[1], -2))] += flops / 2;
@@ -475,8 +516,9 @@ double part_of_zeros(const TensorView& tensor) {
   return static_cast<double>(zeros) / kLooks;
 }
 
-Work aten_work(const Plan& plan, const ReferenceWork& reference) {
+Work aten_work(const Plan& plan, const ReferenceWork& reference, std::string* heaviest) {
   Work work;
+  std::map<std::string_view, double> computing;  // by name
   Products products;
   std::set<const PlanValue*> spread;  // larger than all that it was made of: never written by a fused kernel
   for (const PlanStep& step : plan.steps) {
@@ -491,7 +533,7 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference) {
     // Of a table of rows those that are taken are read.
     double read = is_bag(call) ? (rows_of_bags(call) - static_cast<double>(call.in[0]->elements())) *
                                      width_of(*call.in[0], reference)
-                               : 0;
+                               : gate_bytes(call, reference);
     double most = std::max(call.results(), hidden_elements(call)), inputs = 0;
     bool of_spread = false;
     std::set<const PlanValue*> seen;  // x * x reads x once
@@ -516,7 +558,10 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference) {
                        (known ? 0 : hidden_bytes(call, reference)) +
                        (reference.calls.contains(with_options(call)) ? 0 : within_bytes(call, reference));
     (moves ? work.moving : work.computing) += all;
+    if (!moves) computing[call.name] += all;
   }
+  const auto most = std::ranges::max_element(computing, {}, [](const auto& one) { return one.second; });
+  if (heaviest && most != computing.end()) *heaviest = most->first;
   work.computing += saved_by_pieces(products, reference.products) / kFlopsPerByte;
   work.computing += saved_by_order(plan, reference.chains);
   return work;
@@ -530,6 +575,8 @@ ReferenceWork reference_work(const Plan& plan) {
     if (step.kernel >= 0) continue;
     const Call call = call_of(plan, step);
     reference.calls.emplace(call.name);
+    if (const auto parts = kParts.find(call.name); parts != kParts.end())
+      reference.calls.insert(parts->second.begin(), parts->second.end());
     if (within(call) > 0) reference.calls.insert(with_options(call));
     if (is_free(step.name)) continue;
     for (const Values& some : {call.in, call.out}) tensors.insert(tensors.end(), some.begin(), some.end());

@@ -9,12 +9,14 @@
 //               of the largest tensor; views, shapes and empty memory are free
 //               a tensor that operands were broadcast to, (a[:, None] * b).sum(), counts by its operations and not by
 //               its bytes: torch.mm does the same without writing it
+//               a recurrent layer's gates, which no tensor has, are written and read
 //               what operands are broadcast to within a call, and the rows that bags add up, count, though no tensor
 //               has them: cosines of all pairs and weighted bags are products
 //               one call for what a formula spells out in several (gelu, softmax, a norm, attention, a pool's windows,
 //               a search, a count, a product of a reference that makes none, a factor within a call) weighs as much as
-//               these, where the reference does not make that call itself; one that selects (topk, median, max) as the
-//               sort from which the reference takes it
+//               these, where the reference makes neither that call itself nor one that it is a part of (the means and
+//               variances of a batch norm); one that selects (topk, median, max) as the sort from which the reference
+//               takes it
 //               what is given to a call twice is read once
 //               numbers of narrower types than the reference's weigh as the reference's (a chain in half precision),
 //               and so do bools that are computed with (a sum of them); as masks these are bytes
@@ -74,8 +76,9 @@ struct ReferenceWork {
   double width = 0;  // bytes of the widest type of its large tensors
 };
 ReferenceWork reference_work(const Plan& plan);
-// Of a candidate's aten steps; `reference`: empty where it is not known.
-Work aten_work(const Plan& plan, const ReferenceWork& reference);
+// Of a candidate's aten steps; `reference`: empty where it is not known. `heaviest`: set to the name of the call that
+// computes most, where one does.
+Work aten_work(const Plan& plan, const ReferenceWork& reference, std::string* heaviest = nullptr);
 // Of a launch. `copies`: what it left behind are copies of what it was given, within the comparison's tolerance.
 Work launch_work(double flops, double bytes, bool copies);
 // Of all launches of a plan whose kernels nobody can look into. `copied`: of each launch in order, as above.

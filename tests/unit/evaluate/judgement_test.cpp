@@ -196,6 +196,32 @@ TEST_F(JudgementTest, AWrongOutputEndsIt) {
   EXPECT_EQ(judgement.verdict().fault, Fault::kMismatch);
 }
 
+TEST_F(JudgementTest, AnotherStructureIsSaidInWords) {
+  const auto told = [&](const Json& outputs) {
+    Judgement judgement = begin(EvaluationMode::kPlan);
+    judgement.take(recorded());
+    Call made = replayed(1);
+    made.result->outputs = outputs;
+    judgement.take(made, 0);
+    return judgement.verdict().diagnostics;
+  };
+  const Json tensor = {{"tensor", 0}}, none = {{"v", nullptr}}, half = {{"float", "0.5"}};
+  EXPECT_EQ(told({{"tuple", {tensor, {{"v", 16}}}}}),
+            "trial 0: forward returned a tuple (a tensor, 16), where Model returns a tensor");
+  EXPECT_EQ(told({{"list", {half}}}), "trial 0: forward returned a list [0.5], where Model returns a tensor");
+  EXPECT_EQ(told({{"dict", {{{{"v", "y"}}, tensor}}}}),
+            "trial 0: forward returned a dict {\"y\": a tensor}, where Model returns a tensor");
+  EXPECT_EQ(told(none), "trial 0: forward returned None, where Model returns a tensor");
+  EXPECT_NE(told({{"float", 3}, {"tuple", 4}}).find("forward returned {"), std::string::npos);  // a forgery
+}
+
+TEST_F(JudgementTest, OfNanItIsSaidWhereElseItComesFrom) {
+  Judgement judgement = begin(EvaluationMode::kPlan);
+  judgement.take(recorded());
+  judgement.take(replayed(std::numeric_limits<float>::quiet_NaN()), 0);
+  EXPECT_NE(judgement.verdict().diagnostics.find("memory that no kernel wrote to is nan"), std::string::npos);
+}
+
 TEST_F(JudgementTest, AMismatchThatTf32MayHaveMadeSaysHowToKeepFloat32) {
   const auto told = [&](std::vector<std::string> in_tf32, float offset) {
     Judgement judgement = begin(EvaluationMode::kPlan);
@@ -211,11 +237,14 @@ TEST_F(JudgementTest, AMismatchThatTf32MayHaveMadeSaysHowToKeepFloat32) {
   EXPECT_FALSE(told({}, 1.01F));
 }
 
-TEST_F(JudgementTest, WorkThatIsLeftToTorchEndsIt) {
+TEST_F(JudgementTest, WorkThatIsLeftToTorchEndsItAndItIsSaidWhichThatIs) {
   Judgement judgement = begin(EvaluationMode::kPlan);
-  EXPECT_TRUE(judgement.take(recorded(1, 5000)));
+  Loaded loaded = recorded(1, 5000);
+  loaded.recorded->heaviest = "linear";
+  EXPECT_TRUE(judgement.take(loaded));
   EXPECT_FALSE(judgement.take(replayed(1), 0));
   EXPECT_TRUE(judgement.verdict().cheated());
+  EXPECT_NE(judgement.verdict().diagnostics.find("torch the rest, most of it in linear;"), std::string::npos);
   EXPECT_LT(*judgement.verdict().own_share, 0.1);
 }
 

@@ -114,6 +114,11 @@ TEST(ProductFlops, OfARecurrentLayerAreThoseOfItsWeights) {
       {"values", values}, {"kernels", Json::array()}, {"steps", {step}},           {"outputs", {{"tensor", 7}}},
       {"inputs", 7},      {"texts", Json::array()},   {"constants", Json::array()}};
   EXPECT_DOUBLE_EQ(product_flops(parse_plan(plan, {})), 2.0 * 10 * (12 * 8 + 12 * 3));
+  const Products products = {{8, 2.0 * 10 * 12 * 8}, {3, 2.0 * 10 * 12 * 3}};
+  EXPECT_EQ(reference_work(parse_plan(plan, {})).products, products);  // one of them by torch is no piece of the layer
+  const double tensors = 4 * (10 * 8 + 2 * 6 + 12 * 8 + 12 * 3 + 2 * 12 + 10 * 3 + 2 * 6), gates = 4 * 2 * 2 * 10 * 12;
+  EXPECT_DOUBLE_EQ(reference_work(parse_plan(plan, {})).work.computing,
+                   2.0 * 10 * (12 * 8 + 12 * 3) / 20 + tensors + gates);
 }
 
 // q [32, 16], k [32, 16], v [32, 8], w [8, 4]: scores q k' are masked, and a last product with w is not.
@@ -240,6 +245,17 @@ TEST(AtenWork, OneCallForAFormulaWeighsAsItsCallsWhereTheReferenceSpellsItOut) {
   EXPECT_GT(attention, 18 * 4 * 8 * 16 * 32);
   EXPECT_DOUBLE_EQ(work_of("_cdist_forward", {{48, 24}, {40, 24}, {48, 40}}).computing,
                    4.0 * 48 * 40 * 24 / 20 + 4 * (48 * 24 + 40 * 24 + (1 + 2) * 48 * 40));
+}
+
+// Its statistics are a part of the reference's batch norm, which would weigh more in passes of its own than all of it.
+TEST(AtenWork, APartOfACallOfTheReferencesWeighsAsOneCall) {
+  const std::vector<std::vector<int64_t>> shapes = {{64, 16}, {16}};
+  const ReferenceWork norm = reference_work(parse_plan(plan_of("batch_norm", {{64, 16}, {64, 16}}, Json::array()), {}));
+  const Plan part = parse_plan(plan_of("var_mean", shapes, Json::array()), {});
+  std::string heaviest;
+  EXPECT_LT(aten_work(part, norm, &heaviest).computing, norm.work.computing);
+  EXPECT_EQ(heaviest, "var_mean");
+  EXPECT_DOUBLE_EQ(6 * aten_work(part, norm).computing, work_of("var_mean", shapes).computing);
 }
 
 TEST(AtenWork, ASelectionWeighsAsTheSortThatTheReferenceTakesItFrom) {

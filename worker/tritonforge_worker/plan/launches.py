@@ -7,7 +7,7 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from tritonforge_worker import frontend
 from tritonforge_worker.plan import host_descriptors
-from tritonforge_worker.plan.tensors import NotAPlan, RecordedTensor
+from tritonforge_worker.plan.tensors import HostPointer, NotAPlan, RecordedTensor
 from tritonforge_worker.plan.tunings import Tunings
 from tritonforge_worker.targets import BACKENDS, REPLAYED, TARGETS, context_of
 
@@ -34,6 +34,11 @@ def lowered(kernel, target, args, kwargs):
 
 def argument(name, kind, value):
     if isinstance(value, RecordedTensor):
+        if value._recording.is_on_host(value._meta):
+            raise HostPointer(
+                f"argument '{name}' is a tensor in the host's memory, which no kernel can reach: where it is made, "
+                "device=x.device is missing"
+            )
         return {"t": value._id}
     if isinstance(value, torch.Tensor):
         raise NotAPlan(f"argument '{name}' is a tensor that was made outside of the recording")
@@ -112,7 +117,10 @@ class Launches:
                 binder = binders[id(kernel)] = create_function_from_signature(
                     kernel.signature, kernel.params, BACKENDS[REPLAYED]
                 )
-            bound, specialization, options = binder(*args, **kwargs)
+            try:
+                bound, specialization, options = binder(*args, **kwargs)
+            except TypeError as error:  # Triton's name of what binds arguments says nothing to anybody
+                raise TypeError(str(error).replace("dynamic_func()", f"kernel {kernel.__name__}")) from None
             number, signature = compiled(kernel, args, kwargs, (id(kernel), str(specialization), str(options)))
             compiled_kernel = frontend.Compiled(kernel, bound, kwargs)
             if warmup:

@@ -6,10 +6,12 @@ import math
 import torch
 
 from tritonforge_worker import cuda_on_cpu
+from tritonforge_worker.cuda_on_cpu import device_of
 from tritonforge_worker.modules import set_seed
 from tritonforge_worker.plan.launches import Launches
 from tritonforge_worker.plan.tensors import NotAPlan, Record, RecordedTensor, Recording, check_device
 from tritonforge_worker.protocol import by_key, tensor_bytes
+from tritonforge_worker.reduce import FACTORIES
 from tritonforge_worker.targets import REPLAYED
 from tritonforge_worker.weights import matched, state_of
 
@@ -23,7 +25,13 @@ class AsGpu(cuda_on_cpu.CudaOnCpu):
         if any(isinstance(a, RecordedTensor) for a in args):
             check_device((kwargs or {}).get("device"))
             return func(*args, **(kwargs or {}))
-        return super().__torch_function__(func, types, args, kwargs)
+        out = super().__torch_function__(func, types, args, kwargs)
+        if func in FACTORIES and isinstance(out, RecordedTensor):
+            given = kwargs or {}
+            device = torch.get_default_device() if given.get("device") is None else given["device"]
+            if device_of(device).type == "cpu" and not given.get("pin_memory"):
+                out._recording.keep_on_host(out._meta)
+        return out
 
 
 def to_meta(described):

@@ -5,11 +5,11 @@ import traceback
 
 import torch
 
-from tritonforge_worker import candidate, errors, reduce
+from tritonforge_worker import candidate, errors, reduce, targets
 from tritonforge_worker.cuda_on_cpu import NoSuchDevice
 from tritonforge_worker.languages import language
 from tritonforge_worker.plan import recorder
-from tritonforge_worker.plan.tensors import NotAPlan
+from tritonforge_worker.plan.tensors import HostPointer, NotAPlan
 from tritonforge_worker.protocol import Unsupported, decode
 
 CUDA_MODULES = os.path.join("torch", "cuda", "")
@@ -32,6 +32,8 @@ class Recorder(candidate.Candidate):
         self.meta, self.targets = request.get("meta", False), request["targets"]
         self.language = language(request["language"])
         self.language.install()
+        if request.get("small_dots"):
+            targets.take_small_dots()
         super().load(request, payload)
 
     def compiled(self, kernel, payload):
@@ -76,6 +78,8 @@ class Recorder(candidate.Candidate):
         """Whether the call over plain tensors raises the same."""
         if of_the_device(error):
             return False
+        if isinstance(error, HostPointer):
+            return True
         again = recorder.failure_on_cpu(self.model, *call, *rest)
         return type(again) is type(error) and errors.describe(again, "forward", self.path, self.source)["line"] == line
 

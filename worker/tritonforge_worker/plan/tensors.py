@@ -59,6 +59,10 @@ MEMORY_FORMATS = {
 }
 
 
+class HostPointer(ValueError):
+    """A launch over memory that no GPU sees, as Triton refuses it."""
+
+
 class NotAPlan(BaseException):
     """Why this code cannot be recorded, in one line. Not an Exception: candidate code must not swallow it."""
 
@@ -75,7 +79,7 @@ class Recording:
     def __init__(self):
         self.steps, self.values, self.kernels, self.constants = [], [], [], []
         self.by_tensor, self.constant_bytes, self.bases = {}, 0, 0
-        self.alive, self.of = [], None
+        self.alive, self.of, self.host = [], None, set()
 
     def value(self, meta, source=None):
         """A number for a new tensor; `source` says where it comes from, where no step makes it."""
@@ -121,6 +125,18 @@ class Recording:
 
     def tensor(self, meta, source=None):
         return RecordedTensor(meta, self, self.value(meta, source))
+
+    def keep_on_host(self, meta):
+        """A factory that was told no device makes it there; views are there with it."""
+        storage = meta.untyped_storage()
+        self.alive.append(storage)
+        self.host.add(storage._cdata)
+
+    def is_on_host(self, meta):
+        return meta.untyped_storage()._cdata in self.host
+
+    def move(self, meta):
+        self.host.discard(meta.untyped_storage()._cdata)
 
     def base_of(self, meta):
         """A made-up address of the tensor's storage: far apart, aligned as an allocator aligns."""
@@ -171,6 +187,22 @@ def encode(value):
     raise NotAPlan(f"an aten call with a {type(value).__name__}")
 
 
+def recurrent(input, states, params, biases, layers, dropout, train, bidirectional, batch_first):
+    """The forms of a recurrent layer's results: without data torch would make all calls of all its steps."""
+    lstm = isinstance(states, (list, tuple))
+    states = states if lstm else [states]
+    width = states[0].shape[-1] * (2 if bidirectional else 1)
+    rows = (input.shape[1], input.shape[0]) if batch_first else input.shape[:2]
+    out = input.new_empty((*rows, width))
+    return (out.transpose(0, 1) if batch_first else out, *(s.new_empty(s.shape) for s in states))
+
+
+FORMS = dict.fromkeys(
+    (torch.ops.aten.lstm.input, torch.ops.aten.gru.input, torch.ops.aten.rnn_tanh.input, torch.ops.aten.rnn_relu.input),
+    recurrent,
+)
+
+
 def record(recording, func, args, kwargs):
     name = func._schema.name
     recording.check(name, kwargs or {})
@@ -196,7 +228,7 @@ def record(recording, func, args, kwargs):
         where["device"] = recording.device
     plain = lambda x: x._meta if isinstance(x, RecordedTensor) else x  # noqa: E731
     try:
-        out = func(*tree_map(plain, args), **tree_map(plain, where))
+        out = FORMS.get(func, func)(*tree_map(plain, args), **tree_map(plain, where))
     except NotImplementedError as error:
         raise NotAPlan(f"{shown(name)}: no shape without data ({str(error).splitlines()[0][:120]})") from None
     # A result that is one of the arguments (in-place) keeps its number.
@@ -277,6 +309,7 @@ class RecordedTensor(torch.Tensor):
 
     def cuda(self, device=None, *args, **kwargs):
         check_device(device)
+        self._recording.move(self._meta)
         return self
 
     def cpu(self):
@@ -284,12 +317,16 @@ class RecordedTensor(torch.Tensor):
 
     def to(self, *args, **kwargs):
         check_device(args[0] if args else kwargs.get("device"))
+        self._recording.move(self._meta)
         args, kwargs = without_device(self, args, kwargs)
         if not args and not kwargs:
             return self
         if len(args) == 1 and isinstance(args[0], torch.Tensor):
             args = (args[0].dtype,)
         return super().to(*args, **kwargs)
+
+    def type_as(self, other):
+        return self.to(other)
 
     def type(self, dtype=None, non_blocking=False):
         return (
@@ -301,6 +338,7 @@ class RecordedTensor(torch.Tensor):
         )
 
     def pin_memory(self, *args):
+        self._recording.move(self._meta)  # which a GPU sees
         return self
 
     def numpy(self, *args, **kwargs):
@@ -383,9 +421,8 @@ class Record(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func._schema.name in ("aten::lift_fresh", "aten::detach", "aten::detach_") and not flat_tensors(
-            (args, kwargs)
-        ):
+        # The value of its own constants is known on the host.
+        if func._schema.name in (*OF_CONSTANTS, *HOST) and not flat_tensors((args, kwargs)):
             return func(*args, **kwargs)
         if (key := own_key(func)) is not None:  # what is in it is recorded: its launches and aten calls
             with self:

@@ -50,6 +50,8 @@ class Tunings:
         def first_time(tuner, number, args, kwargs):
             """Records what a tuner would time, and returns it with what the last launch gave."""
             taken, result, passed_over = [], None, None
+            if twice := sorted(kwargs.keys() & {name for config in tuner.configs for name in config.kwargs}):
+                raise ValueError(f"{', '.join(twice)}: given by the launch and by the autotuner's configurations")
             configs, left_out = candidates(tuner, kwargs)
             for config in configs:
                 steps, failures = len(recording.steps), len(failed)
