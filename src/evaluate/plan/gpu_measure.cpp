@@ -447,9 +447,8 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
     times.speedup = times.eager_speedup = times.torch_compile_speedup = 0;  // no reward is paid for what cannot be
   }
   measured.notes["timing"] = fmt::format(
-      "by the evaluator's clock, {} interleaved pairs with {}, cold L2, fresh memory, every output compared, the "
-      "device "
-      "alone for {:.0f} ms",
+      "by the evaluator's clock, {} interleaved pairs with {}, cold L2, fresh memory, every output compared, "
+      "the device alone for {:.0f} ms",
       sides[0].ms.size(), sides[1].name, 1e3 * held_s_);
   measured.times = std::move(times);
 }
