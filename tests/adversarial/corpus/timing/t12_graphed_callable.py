@@ -1,5 +1,4 @@
-# T12: torch makes the graph
-# stopped by: not a plan
+# T12: torch makes the graph: its launches are the plan's
 class ModelNew(nn.Module):
     graphed = None
 

@@ -1,5 +1,4 @@
-# T12: a graph is captured once; afterwards it is replayed on the buffers of the first call
-# stopped by: not a plan
+# T12: a graph is captured once; afterwards it is replayed on the buffers of the first call: its launches are the plan's
 class ModelNew(nn.Module):
     graph = None
 
