@@ -13,7 +13,7 @@ import pytest
 
 from test_run import RECIPE, ROOT, HeldDisk
 
-BAR = re.compile(r"^\S+ +\[[#.]+\] \d+/\d+")
+BAR = re.compile(r"^\S+( \S+)? +\[[#.]+\] \d+/\d+")
 STEP = re.compile(r"^(sft|rl) +\d+ +(loss|reward)")
 ENDED = "starting it again"
 DEADLINE_S = 240
