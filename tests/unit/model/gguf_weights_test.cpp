@@ -1,5 +1,6 @@
 #include "model/gguf_weights.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
