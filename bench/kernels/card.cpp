@@ -9,6 +9,27 @@ namespace {
 constexpr int kReplays = 9;
 double copy_rate = 1, matmul_rate = 1;  // bytes/s (read and written), FLOP/s
 
+// Of one launch: `replays` of `work`, which makes `launches`, after some that are not counted.
+Timing timed_on(Stream where, int warm_ups, int replays, int launches, const std::function<void()>& work) {
+  Event begin = nullptr, end = nullptr;
+  check_cuda(api->event_create(&begin, 1));
+  check_cuda(api->event_create(&end, 1));
+  std::vector<double> times;
+  for (int replay = -warm_ups; replay < replays; ++replay) {
+    check_cuda(api->event_record(begin, where));
+    work();
+    check_cuda(api->event_record(end, where));
+    check_cuda(api->event_synchronize(end));
+    float milliseconds = 0;
+    check_cuda(api->event_elapsed(begin, end, &milliseconds));
+    if (replay >= 0) times.push_back(milliseconds * 1e-3 / launches);
+  }
+  check_cuda(api->event_destroy(begin));
+  check_cuda(api->event_destroy(end));
+  std::sort(times.begin(), times.end());
+  return {times[times.size() / 2], (times.back() - times.front()) / times[times.size() / 2]};
+}
+
 }  // namespace
 
 const CudaApi* api = nullptr;
@@ -22,44 +43,15 @@ Timing timed(int launches, const std::function<void(int)>& launch) {
   check_cuda(api->capture_begin(stream));
   for (int i = 0; i < launches; ++i) launch(i);
   check_cuda(api->capture_end(stream, &graph, nullptr));
-  Event begin = nullptr, end = nullptr;
-  check_cuda(api->event_create(&begin, 1));
-  check_cuda(api->event_create(&end, 1));
-  std::vector<double> times;
-  for (int replay = -2; replay < kReplays; ++replay) {
-    check_cuda(api->event_record(begin, stream));
-    check_cuda(api->graph_launch(graph, stream));
-    check_cuda(api->event_record(end, stream));
-    check_cuda(api->event_synchronize(end));
-    float milliseconds = 0;
-    check_cuda(api->event_elapsed(begin, end, &milliseconds));
-    if (replay >= 0) times.push_back(milliseconds * 1e-3 / launches);
-  }
-  check_cuda(api->event_destroy(begin));
-  check_cuda(api->event_destroy(end));
+  const Timing timing = timed_on(stream, 2, kReplays, launches, [&] { check_cuda(api->graph_launch(graph, stream)); });
   check_cuda(api->graph_destroy(graph));
-  std::sort(times.begin(), times.end());
-  return {times[kReplays / 2], (times.back() - times.front()) / times[kReplays / 2]};
+  return timing;
 }
 
 Timing timed_on_legacy_stream(int launches, const std::function<void()>& run) {
-  Event begin = nullptr, end = nullptr;
-  check_cuda(api->event_create(&begin, 1));
-  check_cuda(api->event_create(&end, 1));
-  std::vector<double> times;
-  for (int replay = -1; replay < 5; ++replay) {
-    check_cuda(api->event_record(begin, nullptr));
+  return timed_on(nullptr, 1, 5, launches, [&] {
     for (int i = 0; i < launches; ++i) run();
-    check_cuda(api->event_record(end, nullptr));
-    check_cuda(api->event_synchronize(end));
-    float milliseconds = 0;
-    check_cuda(api->event_elapsed(begin, end, &milliseconds));
-    if (replay >= 0) times.push_back(milliseconds * 1e-3 / launches);
-  }
-  check_cuda(api->event_destroy(begin));
-  check_cuda(api->event_destroy(end));
-  std::sort(times.begin(), times.end());
-  return {times[times.size() / 2], (times.back() - times.front()) / times[times.size() / 2]};
+  });
 }
 
 void line(const std::string& name, const Timing& t, double bytes, double flops, const std::string& note) {
