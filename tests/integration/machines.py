@@ -3,11 +3,15 @@
 import contextlib
 import os
 import pathlib
+import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import time
+
+# Begins the names of all that this process makes. Not its pid: what a killed test left may bear that.
+OURS = f"tf{secrets.token_hex(3)}"
 
 
 def require_namespaces():
@@ -15,10 +19,10 @@ def require_namespaces():
 
     if os.geteuid() != 0 or not shutil.which("ip"):
         pytest.skip("network namespaces need root and iproute2 (requirements/install --clusters)")
-    probe = subprocess.run(["ip", "netns", "add", f"tf{os.getpid()}p"], capture_output=True, text=True)
+    probe = subprocess.run(["ip", "netns", "add", f"{OURS}p"], capture_output=True, text=True)
     if probe.returncode != 0:
         pytest.skip(f"no network namespaces here: {probe.stderr.strip()}")
-    subprocess.run(["ip", "netns", "del", f"tf{os.getpid()}p"], check=True)
+    subprocess.run(["ip", "netns", "del", f"{OURS}p"], check=True)
 
 
 # Stages and sizes that leave the undisturbed run under half a minute.
@@ -60,21 +64,29 @@ def flags(settings):
     return [word for setting in settings for word in ("--set", setting)]
 
 
+def free_network():
+    """The first three numbers of one that no interface here has: also those count that a killed test left behind."""
+    routes = pathlib.Path("/proc/net/route").read_text().splitlines()[1:]
+    taken = {socket.inet_ntoa(bytes.fromhex(route.split()[1])[::-1]).rpartition(".")[0] for route in routes}
+    numbers = (divmod((os.getpid() + further) % 12500, 250) for further in range(12500))
+    return next(network for high, low in numbers if (network := f"10.{200 + high}.{low}") not in taken)
+
+
 class Machine:
     """A network namespace that this one reaches at `address`, and that reaches this one at `head`. All machines of a
     process reach each other through a bridge."""
 
-    network = f"10.{200 + os.getpid() // 250 % 50}.{os.getpid() % 250}"
+    network = free_network()
     head = f"{network}.1"
-    bridge = f"tf{os.getpid()}b"
+    bridge = f"{OURS}b"
 
     def __init__(self, number, folder):
         self.name, self.number = f"node-{number}", number
-        self.space = f"tf{os.getpid()}n{number}"
+        self.space = f"{OURS}n{number}"
         self.folder = folder / self.name
         self.folder.mkdir()
         self.address = f"{self.network}.{number + 1}"
-        link, there = f"tf{os.getpid()}h{number}", f"tf{os.getpid()}n{number}"
+        link, there = f"{OURS}h{number}", f"{OURS}n{number}"
         if subprocess.run(["ip", "link", "show", self.bridge], capture_output=True).returncode != 0:
             ip("link", "add", self.bridge, "type", "bridge")
             ip("addr", "add", f"{self.head}/24", "dev", self.bridge)
@@ -145,9 +157,7 @@ def require_sshd():
 class Node(Machine):
     """A machine with an sshd."""
 
-    def __init__(self, number, folder):
-        super().__init__(number, folder)
-        self.start()
+    sshd = None
 
     def start(self):
         key = self.folder / "host_key"
@@ -169,7 +179,8 @@ class Node(Machine):
 
     def remove(self):
         super().remove()
-        self.sshd.wait()
+        if self.sshd:
+            self.sshd.wait()
 
 
 @contextlib.contextmanager
@@ -180,6 +191,7 @@ def ssh_nodes(folder, count):
     try:
         for number in range(1, count + 1):
             made.append(Node(number, folder))
+            made[-1].start()
         lines = [
             f"Host {node.name}\n HostName {node.address}\n Port 2222\n User root\n IdentityFile {folder}/key\n"
             " StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n LogLevel ERROR\n IdentitiesOnly yes\n"

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from machines import SMALL, Machine, flags, remove_all, require_namespaces
+from machines import OURS, SMALL, Machine, flags, remove_all, require_namespaces
 from test_run import BINARY, RECIPE, ROOT, Run, weights_in
 
 RAY = (
@@ -26,7 +26,7 @@ RAY = (
     / "ray"
 )
 
-TEMPORARY = f"/tmp/tfray{os.getpid()}"  # Ray's: paths of sockets are short
+TEMPORARY = f"/tmp/{OURS}ray"  # Ray's: paths of sockets are short
 
 
 def free_port():
