@@ -1,5 +1,6 @@
 #pragma once
-// Pieces of text that several folders cut and write alike. ASCII: other bytes stay as they are.
+// Pieces of text that several folders cut and write alike. ASCII, but where UTF-8 is said: other bytes stay as they
+// are.
 #include <string>
 #include <string_view>
 
@@ -13,9 +14,12 @@ inline std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
+// Whether a byte of UTF-8 is behind the first of its character.
+inline bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
 // The largest cut <= at that is not inside a character of UTF-8.
 inline size_t character_start(std::string_view text, size_t at) {
-  while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  while (at > 0 && at < text.size() && continues_character(text[at])) --at;
   return at;
 }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
+#include "base/text.h"
 #include "engine/openai.h"
 
 namespace tritonforge::engine {
@@ -36,9 +38,7 @@ Json chat_log_probs(const Sample& sample, size_t from, const tokenizer::Tokenize
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
-int64_t characters_of(const std::string& text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
-}
+int64_t characters_of(const std::string& text) { return std::ranges::count_if(text, std::not_fn(continues_character)); }
 
 // A completion's lists, filled token after token. `offset`: where the next one's text begins, in characters.
 class CompletionLogProbs {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/progress.h"
+#include "base/text.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -39,7 +40,7 @@ std::string clipped(std::string_view text, size_t columns) {
     if (text[start] == '\x1b') {
       while (at < text.size() && text[at - 1] != 'm') ++at;
     } else {
-      while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) ++at;
+      while (at < text.size() && continues_character(text[at])) ++at;
       if (columns == 0) continue;
       --columns;
     }
@@ -86,7 +87,7 @@ size_t columns_of(std::string_view text) {
   size_t columns = 0;
   for (size_t at = 0; at < text.size(); ++at) {
     if (text[at] == '\x1b') at = std::min(text.find('m', at), text.size());
-    else columns += (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80 ? 1 : 0;
+    else columns += continues_character(text[at]) ? 0 : 1;
   }
   return columns;
 }

@@ -7,11 +7,6 @@
 #include "base/text.h"
 
 namespace tritonforge::rollout {
-namespace {
-
-bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
-
-}  // namespace
 
 std::string clip_text(std::string_view text, size_t max_bytes) {
   if (text.size() <= max_bytes) return std::string(text);

@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "tokenizer/python_json.h"
 #include "tokenizer/unicode.h"
 
@@ -200,8 +201,7 @@ std::string_view stripped(std::string_view text) {
     text.remove_prefix(first.size);
   }
   while (!text.empty()) {
-    size_t at = text.size() - 1;
-    while (at > 0 && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) --at;
+    const size_t at = character_start(text, text.size() - 1);
     const auto last = unicode::decode_utf8(text.data() + at, text.data() + text.size());
     if (at + last.size != text.size() || !is_space(last)) break;
     text.remove_suffix(last.size);

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/text.h"
 #include "tokenizer/unicode_tables.h"
 
 namespace tritonforge::tokenizer::unicode {
@@ -152,8 +153,6 @@ const Tables& tables() {
   return tables;
 }
 
-bool is_continuation(const char* at) { return (static_cast<uint8_t>(*at) & 0xC0) == 0x80; }
-
 const char* skip_ascii(const char* at, const char* end) {
   for (uint64_t word; end - at >= 8; at += 8) {
     std::memcpy(&word, at, 8);
@@ -203,7 +202,7 @@ Character decode_utf8(const char* at, const char* end) {
   for (uint32_t i = 1; i < length; ++i) {
     if (at + i == end) return {0, i, false, true};
     const auto byte = static_cast<uint8_t>(at[i]);
-    if (i == 1 ? byte < low || byte > high : !is_continuation(at + i)) return {0, i, false, false};
+    if (i == 1 ? byte < low || byte > high : !continues_character(at[i])) return {0, i, false, false};
     point = point << 6 | (byte & 0x3F);
   }
   return {point, length, true, false};
@@ -249,7 +248,7 @@ size_t unfinished_tail(std::string_view text) {
   const size_t longest = std::min<size_t>(3, text.size());
   for (size_t size = longest; size > 0; --size) {
     const char* at = text.data() + text.size() - size;
-    if (is_continuation(at)) continue;
+    if (continues_character(*at)) continue;
     const Character c = decode_utf8(at, text.data() + text.size());
     if (c.unfinished && c.size == size) return size;
   }

@@ -41,7 +41,7 @@ Call call_of(const Plan& plan, const PlanStep& step) {
   return call;
 }
 
-// Of all pairs; the last one is what cdist has a product for, beyond 25 rows.
+// The last one is what cdist has a product for, beyond 25 rows.
 bool is_distances(std::string_view name) {
   return name == "cdist" || name == "_cdist_forward" || name == "_euclidean_dist";
 }
@@ -58,8 +58,7 @@ double recurrent_rows(const Call& call) {
   return call.in.empty() ? 0 : static_cast<double>(call.in[0]->elements()) / std::max(1.0, size(*call.in[0], -1));
 }
 
-// Each row of a recurrent layer's or cell's input goes through every matrix of its weights, which are behind its
-// states.
+// Weights are behind the states.
 Values recurrent_matrices(const Call& call) {
   const Json& states = call.argument(1);
   const size_t weights = 1 + (states.is_array() ? states.size() : 1);
@@ -69,7 +68,6 @@ Values recurrent_matrices(const Call& call) {
   return matrices;
 }
 
-// Its products by the length of their sums.
 Products recurrent_products(const Call& call) {
   Products products;
   for (const PlanValue* matrix : recurrent_matrices(call))
