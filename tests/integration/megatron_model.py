@@ -6,6 +6,7 @@ usage: megatron_model.py REQUEST   a JSON object: do (write | read), folder, con
 The last line of rank 0's stdout is a JSON object: log_probs, a list for each list of tokens, without the first one's.
 """
 
+import atexit
 import contextlib
 import faulthandler
 import json
@@ -109,7 +110,8 @@ def main(request):
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
     # Threads of gloo and its store may live on, and one that meets the interpreter's end aborts a process that did
-    # its work.
+    # its work. Before it ends so, what is to be done at the end is: the checkpoint's writer is a process that stays.
+    atexit._run_exitfuncs()
     os._exit(0)
 
 
