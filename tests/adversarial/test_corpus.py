@@ -58,12 +58,17 @@ def verdicts(request):
     paths = [*HONEST, *CHEATS, SOUND]
 
     def judge(path):
-        return server.judge(*reversed(parts(path)), timeout_s=15 if line(path, "stopped by") == "timeout" else 60)
+        return server.judge(*reversed(parts(path)), timeout_s=timeout_of(path))
 
     with ThreadPoolExecutor(4) as pool:
         judged = dict(zip(paths, pool.map(judge, paths)))
     yield judged
     assert server.stop() == 0
+
+
+def timeout_of(path):
+    """Of a candidate that has no end less, or it is waited for as long as for honest work on a loaded machine."""
+    return 15 if line(path, "stopped by") == "timeout" else 60
 
 
 def cases(paths):

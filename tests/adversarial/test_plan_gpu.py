@@ -222,15 +222,13 @@ def test_the_recording_child_has_no_gpu(server):
 @pytest.fixture(scope="module")
 def corpus(server):
     paths = [*test_corpus.HONEST, *test_corpus.CHEATS]
+
+    def judge(path):
+        problem, candidate = test_corpus.parts(path)
+        return server.judge(candidate, problem, measure_performance=False, timeout_s=test_corpus.timeout_of(path))
+
     with ThreadPoolExecutor(6) as pool:
-        return dict(
-            zip(
-                paths,
-                pool.map(
-                    lambda path: server.judge(*reversed(test_corpus.parts(path)), measure_performance=False), paths
-                ),
-            )
-        )
+        return dict(zip(paths, pool.map(judge, paths)))
 
 
 def test_the_corpus_gets_the_verdicts_of_the_cpu(corpus, capsys):
