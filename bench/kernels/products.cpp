@@ -44,7 +44,7 @@ void product(const char* name, int64_t m, int64_t n, int64_t k, bool fp32_out, b
     for (const int tokens : {8, 16, 32, 64, 128, 256}) {
       if (groups == 1 && tokens > 64) continue;
       const bool fits = tokens >= m ? tokens == 8 || tokens / 2 < m : tokens >= 128;
-      if (fp32_out || (accumulate && tokens < 64) || !fits || (groups == 3 && tokens == 256)) continue;
+      if ((accumulate && (fp32_out || tokens < 64)) || !fits || (groups == 3 && tokens == 256)) continue;
       for (const int split : {1, 2, 4}) {
         if (split > 1 && (tokens > 128 || m > 256 || accumulate)) continue;
         line(fmt::format("  own tiles of {} x {}, k in {}", groups * 64, tokens, split),

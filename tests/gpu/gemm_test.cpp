@@ -197,7 +197,8 @@ class HopperTiles : public Products {
   at::Tensor product_of(const Tile& tile, const Buffer& x, const Buffer& w, const Buffer& bias, const Shape& s,
                         const Buffer& scratch = {}, const Rounded* fp8 = nullptr) {
     const int64_t width = scratch.bytes() > 0 ? s.n / 2 : s.n;
-    const Buffer y = like({s.m + 1, width}, at::kBFloat16);
+    const auto type = s.fp32_out ? at::kFloat : at::kBFloat16;
+    const Buffer y = like({s.m + 1, width}, type);
     GemmArgs args{.y = y.as<void>(),
                   .x = x.as(),
                   .w = w.as(),
@@ -205,10 +206,11 @@ class HopperTiles : public Products {
                   .m = s.m,
                   .n = s.n,
                   .k = s.k,
+                  .fp32_out = s.fp32_out,
                   .swiglu_scratch = scratch.bytes() > 0 ? scratch.as() : nullptr};
     if (fp8 != nullptr) fp8->put_into(args);
     check_cuda(api().gemm_hopper(&args, tile.groups, tile.tokens, tile.split, stream));
-    const at::Tensor whole = download(y, {s.m + 1, width}, at::kBFloat16);
+    const at::Tensor whole = download(y, {s.m + 1, width}, type);
     EXPECT_TRUE(whole[s.m].isnan().all().item<bool>()) << "wrote beyond row " << s.m;
     return whole.slice(0, 0, s.m);
   }
@@ -221,14 +223,18 @@ TEST_F(HopperTiles, AreTheProduct) {
                          {64, 6144, 4096},
                          {100, 200, 520},
                          {257, 24576, 264},
-                         {1000, 1152, 896, true}}) {
+                         {1000, 1152, 896, true},
+                         {1, 1152, 896, true, true},
+                         {64, 6152, 4096, false, true},
+                         {100, 200, 520, true, true},
+                         {300, 1152, 896, false, true}}) {
     const at::Tensor x = random_bf16({s.m, s.k}), w = random_bf16({s.n, s.k}), bias = random_bf16({s.n}, 30);
     at::Tensor expected = at::mm(x.to(at::kDouble), w.to(at::kDouble).t());
     if (s.bias) expected += bias.to(at::kDouble);
     const Buffer dx = upload(x), dw = upload(w), db = upload(bias);
     for (const Tile& tile : all_tiles()) {
       if ((s.k + 63) / 64 < tile.split) continue;
-      EXPECT_LE(worst_row_error(product_of(tile, dx, dw, db, s), expected), 4e-3)
+      EXPECT_LE(worst_row_error(product_of(tile, dx, dw, db, s), expected), s.fp32_out ? 2e-5 : 4e-3)
           << s.m << " x " << s.n << " x " << s.k << " in tiles of " << tile.groups * 64 << " x " << tile.tokens
           << ", k in " << tile.split;
     }

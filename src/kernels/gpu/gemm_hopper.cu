@@ -6,8 +6,9 @@
 // of W. W is fetched before the kernel in front has ended. Two ways to memory:
 //  - merge: each block of a cluster has a part of k; the parts meet in shared memory and are added in their order.
 //  - store: a block computes tile after tile, and the copy engine writes what is done, or adds it to what is there: the
-//    rounded product, in bf16, so the same bits as by a kernel of its own. With many tokens, or tiles of 64 rows, two
-//    blocks compute neighbouring tiles of W's rows, and each fetches half of the tokens for both.
+//    rounded product, in bf16, so the same bits as by a kernel of its own. Sums in fp32 go from registers, 32 bytes of a
+//    token at a time. With many tokens, or tiles of 64 rows, two blocks compute neighbouring tiles of W's rows, and each
+//    fetches half of the tokens for both.
 //
 // SwiGLU: the copy engine fetches eight rows of the gate's half, eight of the other, and so on, so that a thread holds
 // both numbers of a pair.
@@ -37,6 +38,25 @@ __device__ inline void store_matrices_transposed(uint32_t address, uint32_t a, u
 }
 __device__ inline float bias_of(const Bf16* bias, int64_t row, int64_t n) {
   return bias != nullptr && row < n ? low(bias[row]) : 0.0f;
+}
+
+// A warpgroup's tile to memory as it is. Eight lanes hold neighbours of a token.
+template <typename T, int kCount>
+__device__ void store_sums(const float (&c)[kCount], const HopperGemm& a, Place place, int group) {
+  const int warp = threadIdx.x % kWarpgroup / kWarp, lane = threadIdx.x % kWarp;
+  const int64_t row = int64_t{place.rows} * T::kRows + group * 64 + warp * 16 + lane / 4,
+                token = int64_t{place.tokens} * kCount * 2 + lane % 4 * 2;
+  const float upper = bias_of(a.bias, row, a.n), lower = bias_of(a.bias, row + 8, a.n);
+#pragma unroll
+  for (int n = 0; n < kCount / 4; ++n) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int64_t at = token + n * 8 + i;
+      if (at >= a.m) continue;
+      if (row < a.n) a.y32[at * a.n + row] = c[4 * n + i] + upper;
+      if (row + 8 < a.n) a.y32[at * a.n + row + 8] = c[4 * n + 2 + i] + lower;
+    }
+  }
 }
 
 // A warpgroup's tile to memory: 64 tokens at a time, by the copy engine.
@@ -122,6 +142,7 @@ __device__ void merge(const float (&c)[kCount], const HopperGemm& a, uint8_t* ri
   for (int at = quads * rank / split + thread; at < quads * (rank + 1) / split; at += T::kThreads - kWarpgroup) {
     const int token = at / kQuads, quad = at % kQuads * 4;
     const int64_t column = int64_t{place.rows} * (kQuads * 4) + quad;
+    const int64_t to = (int64_t{place.tokens} * kCount * 2 + token) * width + column;
     uint2 out;
     if constexpr (kSwiglu) {
       const int gate_row = quad / 8 * 16 + quad % 8;
@@ -130,11 +151,17 @@ __device__ void merge(const float (&c)[kCount], const HopperGemm& a, uint8_t* ri
       out.y = pack(swiglu_of(rounded(gate.z), rounded(up.z)), swiglu_of(rounded(gate.w), rounded(up.w)));
     } else {
       const float4 sum = sum_of(token, quad);
+      if (a.y32 != nullptr) {
+        const auto with_bias = [&](float value, int i) { return value + bias_of(a.bias, column + i, a.n); };
+        if (column < width)
+          *reinterpret_cast<float4*>(a.y32 + to) = make_float4(with_bias(sum.x, 0), with_bias(sum.y, 1),
+                                                               with_bias(sum.z, 2), with_bias(sum.w, 3));
+        continue;
+      }
       out.x = pack(sum.x + bias_of(a.bias, column, a.n), sum.y + bias_of(a.bias, column + 1, a.n));
       out.y = pack(sum.z + bias_of(a.bias, column + 2, a.n), sum.w + bias_of(a.bias, column + 3, a.n));
     }
-    if (column < width)
-      *reinterpret_cast<uint2*>(a.y + (int64_t{place.tokens} * kCount * 2 + token) * width + column) = out;
+    if (column < width) *reinterpret_cast<uint2*>(a.y + to) = out;
   }
   cluster_sync();  // nobody ends while another reads its shared memory
 }
@@ -193,7 +220,8 @@ __global__ void __launch_bounds__((kGroups + 1) * kWarpgroup, 1)
       for (int tile = first; tile < a.tiles; tile += a.workers) {
         const Place place = place_of<T>(tile, a, rank);
         multiply_at(place);
-        store<T, kSwiglu>(c, a, maps, shared, place, group, stored);
+        if (!kSwiglu && a.y32 != nullptr) store_sums<T>(c, a, place, group);
+        else store<T, kSwiglu>(c, a, maps, shared, place, group, stored);
       }
       if (threadIdx.x % kWarpgroup == 0) stores_wait<0>();
     }
@@ -212,6 +240,7 @@ int run(const GemmArgs& g, int split, Stream stream) {
   TF_REQUIRE(split <= ceil_div<int64_t>(g.k, kDepth), "gemm_hopper: k %ld for %d blocks", static_cast<long>(g.k),
              split);
   HopperGemm a{.y = static_cast<Bf16*>(g.y),
+               .y32 = g.fp32_out ? static_cast<float*>(g.y) : nullptr,
                .bias = g.bias,
                .scales = g.fp8.scales,
                .m = g.m,
@@ -233,7 +262,7 @@ int run(const GemmArgs& g, int split, Stream stream) {
                   ? map_w(&maps.w, w, {{k, 0}, {8, k}, {2, n / 2 * k}, {n / 16, 8 * k}}, {kDepth, 8, 2, T::kRows / 16})
                   : map_w(&maps.w, w, {k, n}, {kDepth, T::kRows});
   if (error == 0) error = tensor_map(&maps.x, g.x, {k, m}, {kDepth, kTokens / kTogether});
-  if (error == 0 && !kMerge)
+  if (error == 0 && !kMerge && !g.fp32_out)
     error = tensor_map(&maps.y, g.y, {width, m}, {static_cast<uint32_t>(T::kOutRowBytes) / 2, 64});
   if (error != 0) return error;
   const int cluster = split * kTogether;
@@ -280,8 +309,8 @@ int run(const GemmArgs& a, const HopperTile& tile, Stream stream) {
 }  // namespace
 
 bool gemm_hopper_can(const GemmArgs& a) {
-  return compute_major() == 9 && !a.fp32_out && !(a.accumulate && a.swiglu_scratch) && a.m > 0 &&
-         a.n % (a.swiglu_scratch ? 16 : 8) == 0 && (a.swiglu_scratch == nullptr || a.bias == nullptr) &&
+  return compute_major() == 9 && !(a.fp32_out && a.accumulate) && !(a.accumulate && a.swiglu_scratch) && a.m > 0 &&
+         a.n % (a.swiglu_scratch ? 16 : 8) == 0 && (a.swiglu_scratch == nullptr || (a.bias == nullptr && !a.fp32_out)) &&
          (a.fp8.values == nullptr || a.k % kDepth == 0);
 }
 

@@ -12,6 +12,7 @@ constexpr int kMostHopperTiles = 16;
 
 struct HopperGemm {  // what the kernel is told
   Bf16* y;
+  float* y32 = nullptr;  // instead, where the sums are not rounded
   const Bf16* bias;
   const float* scales;  // of W's rows, where it is FP8
   int64_t m, n, k;
