@@ -99,6 +99,13 @@
 //     added to the residual stream         410 / 1240     670 / 665 TF        96 / 96    add_rms_norm - rms_norm: 27
 //                m 1024, o                 45.1           762 TF              109
 //     added to the residual stream         54.2           634 TF              91
+// own product, tuned, one H100 of 3.00 TB/s (8192^3 at 713 TFLOP/s):
+//   m 1, qkv / o                           18.0 / 14.1    2.80 / 2.38         93 / 79    cuBLASLt's first 20.5 / 15.9
+//     gate_up + SwiGLU / down              67.0 / 35.3    3.01 / 2.86         100 / 95   73.7 / 38.3
+//     lm_head, fp32 out                    400            3.11                104        438; the skinny kernel 480
+//   m 64, qkv / o                          20.8 / 15.7    2.49 / 2.20         83 / 74    20.5 / 15.1
+//     gate_up + SwiGLU / down              70.4 / 38.1    2.91 / 2.69         97 / 90    77.8 / 41.3
+//     lm_head, fp32 out                    430            2.99                100        462
 // FP8 matrix, m 1, gate_up + SwiGLU / down, one H100 of 3.00 TB/s:
 //                                          36.1 / 22.4    2.79 / 2.25         93 / 75    bf16 there 66.9 / 38.4
 //     m 64                                 39.9 / 27.4    2.57 / 1.91         86 / 64    69.8 / 38.7
