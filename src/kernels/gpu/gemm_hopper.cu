@@ -6,9 +6,9 @@
 // of W. W is fetched before the kernel in front has ended. Two ways to memory:
 //  - merge: each block of a cluster has a part of k; the parts meet in shared memory and are added in their order.
 //  - store: a block computes tile after tile, and the copy engine writes what is done, or adds it to what is there: the
-//    rounded product, in bf16, so the same bits as by a kernel of its own. Sums in fp32 go from registers, 32 bytes of a
-//    token at a time. With many tokens, or tiles of 64 rows, two blocks compute neighbouring tiles of W's rows, and each
-//    fetches half of the tokens for both.
+//    rounded product, in bf16, so the same bits as by a kernel of its own. Sums in fp32 go from registers, 32 bytes of
+//    a token at a time. With many tokens, or tiles of 64 rows, two blocks compute neighbouring tiles of W's rows, and
+//    each fetches half of the tokens for both.
 //
 // SwiGLU: the copy engine fetches eight rows of the gate's half, eight of the other, and so on, so that a thread holds
 // both numbers of a pair.
@@ -310,7 +310,8 @@ int run(const GemmArgs& a, const HopperTile& tile, Stream stream) {
 
 bool gemm_hopper_can(const GemmArgs& a) {
   return compute_major() == 9 && !(a.fp32_out && a.accumulate) && !(a.accumulate && a.swiglu_scratch) && a.m > 0 &&
-         a.n % (a.swiglu_scratch ? 16 : 8) == 0 && (a.swiglu_scratch == nullptr || (a.bias == nullptr && !a.fp32_out)) &&
+         a.n % (a.swiglu_scratch ? 16 : 8) == 0 &&
+         (a.swiglu_scratch == nullptr || (a.bias == nullptr && !a.fp32_out)) &&
          (a.fp8.values == nullptr || a.k % kDepth == 0);
 }
 
