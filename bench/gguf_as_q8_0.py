@@ -1,6 +1,6 @@
 """A GGUF file with its matrices in Q8_0, as llama.cpp's type q8_0: what gguf_decode_peer.py reads beside q4_k_m.
 
-    python bench/gguf_as_q8_0.py MODEL.gguf OUT.gguf      needs pip install gguf==0.19.0
+python bench/gguf_as_q8_0.py MODEL.gguf OUT.gguf      needs pip install gguf==0.19.0
 """
 
 import sys

@@ -200,6 +200,9 @@ def test_mismatch_and_mutation(plan):
     assert not verdict["correct"] and {"input_mutated", "output_is_input"} <= names(verdict)
 
 
+RELU = "relu_kernel[(2, )](x, y, x.numel(), B=256)"
+
+
 @pytest.mark.parametrize(
     "made",
     [
@@ -220,8 +223,39 @@ def test_memory_of_the_host_is_refused_as_by_a_gpu(plan, made):
     assert plan.judge(forward(with_default))["correct"]
 
 
+@pytest.mark.parametrize(
+    "body, named",
+    [
+        ("return launch(x).cpu()", "returns a tensor in the host's memory"),
+        ("return launch(x).to('cpu')", "returns a tensor in the host's memory"),
+        ("return torch.empty_like(launch(x), device='cpu').copy_(x)", "returns a tensor in the host's memory"),
+        (f"y = torch.zeros(4, 100).to(torch.float32)\n{RELU}\nreturn y", "'y' is a tensor in the host's memory"),
+        (f"y = torch.zeros(4, 100)\ny.cuda()\n{RELU}\nreturn y", "'y' is a tensor in the host's memory"),
+        (f"y = (torch.ones(4, 100) * 2)[:]\n{RELU}\nreturn y", "'y' is a tensor in the host's memory"),
+        (f"y = torch.empty_like(x)\nx = x.cpu()\n{RELU}\nreturn y", "'x' is a tensor in the host's memory"),
+    ],
+)
+def test_what_is_made_of_the_hosts_memory_is_there_too(plan, body, named):
+    verdict = plan.judge(forward(body))
+    assert (verdict["mode"], verdict["error_kind"]) == ("plan", "runtime_error"), verdict
+    assert named in verdict["diagnostics"], verdict
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "assert x.is_cuda and x.cpu().device.type == 'cpu'\nreturn launch(x.cpu().cuda())",
+        "y = torch.zeros(4, 100)\nassert not y.is_cuda and y.get_device() == -1\nreturn launch(x) + y.to(x)",
+        "zero = torch.tensor(1.0) - 1\nreturn launch(x) + zero",
+        "return torch.zeros_like(launch(x).cpu(), device='cuda') + launch(x)",
+    ],
+)
+def test_what_comes_back_from_the_host_is_as_on_a_gpu(plan, body):
+    verdict = plan.judge(forward(body))
+    assert verdict["correct"] and verdict["mode"] == "plan", verdict
+
+
 GRAPH = "g = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    y = launch(x)\ng.replay()\nreturn y"
-RELU = "relu_kernel[(2, )](x, y, x.numel(), B=256)"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import types
 import torch
 from torch.overrides import TorchFunctionMode
 
-CUDA = torch.device("cuda", 0)
+CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 _is_cuda, _device = torch.Tensor.is_cuda.__get__, torch.Tensor.device.__get__
 EMPTIES = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty, torch.Tensor.new_empty_strided}
 _to, _cuda = torch.Tensor.to, torch.Tensor.cuda

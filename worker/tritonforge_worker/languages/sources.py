@@ -75,6 +75,7 @@ class Launches:
     """Takes the launches of every Kernel while a plan is recorded."""
 
     tunings = ()
+    host_outputs = True  # OpenCL runs on a CPU
 
     def __init__(self, recording, path, targets):
         self.recording, self.targets = recording, targets

@@ -9,7 +9,15 @@ from tritonforge_worker import cuda_on_cpu
 from tritonforge_worker.cuda_on_cpu import device_of
 from tritonforge_worker.modules import set_seed
 from tritonforge_worker.plan.launches import Launches
-from tritonforge_worker.plan.tensors import NotAPlan, Record, RecordedTensor, Recording, check_device
+from tritonforge_worker.plan.tensors import (
+    HostPointer,
+    NotAPlan,
+    Record,
+    RecordedTensor,
+    Recording,
+    check_device,
+    flat_tensors,
+)
 from tritonforge_worker.protocol import by_key, tensor_bytes
 from tritonforge_worker.reduce import FACTORIES
 from tritonforge_worker.targets import REPLAYED
@@ -143,9 +151,14 @@ def as_plan(recording, outputs, inputs=0, own=(), kernels=(), texts=(), tunings=
     return plan, [*texts, *(data for _, data in constants)]
 
 
-def plan_of(forward):
+def plan_of(forward, host_outputs=True):
     """(plan, payload). Raises NotAPlan, and what the candidate's own code raises."""
     outputs, launches = forward.run(), forward.launches
+    if not host_outputs and any(tensor.is_cpu for tensor in flat_tensors(outputs)):
+        raise HostPointer(
+            "forward returns a tensor in the host's memory, where the reference's is on the GPU: a .cpu() too many, or "
+            "where it is made device=x.device is missing"
+        )
     if isinstance(outputs, torch.Tensor) and not isinstance(outputs, RecordedTensor):
         outputs = forward.recording.constant(outputs)
     made = launches.kernels, launches.texts, launches.tunings

@@ -72,7 +72,7 @@ class Recorder(candidate.Candidate):
             plan, parts = recorder.kernels_of(forward)
             return {"own": True, "plan": plan}, parts
 
-        self.recorded(lambda: recorder.plan_of(forward), failure)
+        self.recorded(lambda: recorder.plan_of(forward, self.language.Launches.host_outputs), failure)
 
     def fails_alike(self, error, line, call, rest):
         """Whether the call over plain tensors raises the same."""

@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from tritonforge_worker.cuda_on_cpu import CUDA, device_of, is_device, without_device
+from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device, without_device
 
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 # Where an operator's own code for a GPU is looked for, in this order.
@@ -60,7 +60,7 @@ MEMORY_FORMATS = {
 
 
 class HostPointer(ValueError):
-    """A launch over memory that no GPU sees, as Triton refuses it."""
+    """Memory that no GPU sees, given to a launch, as Triton refuses it, or back as an output."""
 
 
 class NotAPlan(BaseException):
@@ -127,7 +127,7 @@ class Recording:
         return RecordedTensor(meta, self, self.value(meta, source))
 
     def keep_on_host(self, meta):
-        """A factory that was told no device makes it there; views are there with it."""
+        """A factory that was told no device makes it there, .cpu() copies it there; views are there with it."""
         storage = meta.untyped_storage()
         self.alive.append(storage)
         self.host.add(storage._cdata)
@@ -231,13 +231,19 @@ def record(recording, func, args, kwargs):
         out = FORMS.get(func, func)(*tree_map(plain, args), **tree_map(plain, where))
     except NotImplementedError as error:
         raise NotAPlan(f"{shown(name)}: no shape without data ({str(error).splitlines()[0][:120]})") from None
+    given = flat_tensors((args, kwargs))
     # A result that is one of the arguments (in-place) keeps its number.
-    own = {id(a._meta): a for a in flat_tensors((args, kwargs))}
+    own = {id(a._meta): a for a in given}
+    on_host = stays_on_host(given, kwargs.get("device"))
 
     def wrapped(result):
         if not isinstance(result, torch.Tensor):
             return result
-        return own[id(result)].after_it(result) if id(result) in own else recording.tensor(result)
+        if id(result) in own:
+            return own[id(result)].after_it(result)
+        if on_host:
+            recording.keep_on_host(result)
+        return recording.tensor(result)
 
     results = tree_map(wrapped, out)
     listed = list(results) if isinstance(results, (list, tuple)) else [results]
@@ -251,6 +257,12 @@ def record(recording, func, args, kwargs):
         }
     )
     return results
+
+
+def stays_on_host(given, device):
+    """Whether a call's results are where no kernel reaches them; of a factory (nothing given) AsGpu knows it."""
+    asked = device_of(device).type if is_device(device) else "meta"
+    return bool(given) and (asked == "cpu" or (asked == "meta" and all(a.is_cpu for a in given)))
 
 
 def flat_tensors(value):
@@ -295,35 +307,41 @@ class RecordedTensor(torch.Tensor):
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         return record(flat_tensors((args, kwargs or {}))[0]._recording, func, args, kwargs)
 
-    device = property(lambda self: CUDA)
-    is_cuda = property(lambda self: True)
-    is_cpu = property(lambda self: False)
+    is_cpu = property(lambda self: self._recording.is_on_host(self._meta))
+    is_cuda = property(lambda self: not self.is_cpu)
+    device = property(lambda self: CPU if self.is_cpu else CUDA)
     is_meta = property(lambda self: False)
     data = property(lambda self: self, lambda self, value: host("assigns .data"))
 
     def get_device(self):
-        return 0
+        return -1 if self.is_cpu else 0
 
     def data_ptr(self):
         return self._recording.base_of(self._meta) + self._meta.storage_offset() * self._meta.element_size()
 
-    def cuda(self, device=None, *args, **kwargs):
+    def moved(self, device):
+        """This one where it is there already, else a copy."""
         check_device(device)
-        self._recording.move(self._meta)
-        return self
+        if not is_device(device) or (device_of(device).type == "cpu") == self.is_cpu:
+            return self
+        copy = self.clone()
+        (self._recording.move if self.is_cpu else self._recording.keep_on_host)(copy._meta)
+        return copy
 
-    def cpu(self):
-        return self
+    def cuda(self, device=None, *args, **kwargs):
+        return self.moved("cuda" if device is None else device)
+
+    def cpu(self, *args, **kwargs):
+        return self.moved("cpu")
 
     def to(self, *args, **kwargs):
-        check_device(args[0] if args else kwargs.get("device"))
-        self._recording.move(self._meta)
+        like = next((a for a in (*args[:1], kwargs.get("other")) if isinstance(a, torch.Tensor)), None)
+        if like is not None:
+            return self.moved(like.device).to(like.dtype)
+        device = kwargs.get("device", args[0] if args else None)
         args, kwargs = without_device(self, args, kwargs)
-        if not args and not kwargs:
-            return self
-        if len(args) == 1 and isinstance(args[0], torch.Tensor):
-            args = (args[0].dtype,)
-        return super().to(*args, **kwargs)
+        there = self.moved(device)
+        return super(RecordedTensor, there).to(*args, **kwargs) if args or kwargs else there
 
     def type_as(self, other):
         return self.to(other)
