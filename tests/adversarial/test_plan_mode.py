@@ -212,7 +212,7 @@ RELU = "relu_kernel[(2, )](x, y, x.numel(), B=256)"
     ],
 )
 def test_memory_of_the_host_is_refused_as_by_a_gpu(plan, made):
-    source = f"y = {made}\nrelu_kernel[(2, )](x, y, x.numel(), B=256)\nreturn y"
+    source = f"y = {made}\n{RELU}\nreturn y"
     verdict = plan.judge(forward(source))
     assert (verdict["mode"], verdict["error_kind"]) == ("plan", "runtime_error"), verdict
     assert "'y' is a tensor in the host's memory" in verdict["diagnostics"], verdict
