@@ -191,7 +191,7 @@ __global__ void __launch_bounds__((kGroups + 1) * kWarpgroup, 1)
   const int steps = static_cast<int>((a.k + kDepth - 1) / kDepth), part = T::kPair ? 0 : rank,
             begin = steps * part / split, end = steps * (part + 1) / split;
   if (threadIdx.x < kWarpgroup) {
-    if constexpr (kTokens > 128) registers_down<24>();
+    if constexpr (kTokens > 128) registers_down<40>();  // all together no more than at the start, 168 a thread
     if (threadIdx.x == 0) fetch_tiles<T, kSwiglu>(a, maps, ring, first, rank, begin, end);
     __syncwarp();
     if constexpr (kMerge) {
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__((kGroups + 1) * kWarpgroup, 1)
       cluster_sync();
     }
   } else {
-    if constexpr (kTokens > 128) registers_up<240>();
+    if constexpr (kTokens > 128) registers_up<232>();
     const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
     float c[kTokens / 2];
     Turn turn;
