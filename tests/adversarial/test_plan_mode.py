@@ -331,6 +331,7 @@ LAZILY = "if self.table.device != x.device:\n    self.table = self.table.to(x.de
         {"made": "self.weight = nn.Parameter(torch.zeros(400))\nself.of = [self.weight]", "table": "self.of[0]"},
         {"made": "self.weight = nn.Parameter(torch.zeros(400)).cuda()\nself.table = self.weight.detach().view(400)"},
         {"made": "self.layer = nn.Linear(400, 1).cuda()\nself.table = self.layer.weight.detach() * 0"},
+        {"made": "self.layer = nn.Linear(400, 1).to(device='cuda')\nself.table = self.layer.weight.detach() * 0"},
         {"made": "self.table = torch.zeros(400)\nself.cuda()", "table": "torch.zeros_like(self.table, device='cuda')"},
         {
             "made": "self.table = torch.zeros(400)",

@@ -71,6 +71,8 @@ class Placed(AsGpu):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if func is torch._C._nn._parse_to:  # with which Module.to reads what it is told; the device is the GPU's to it
+            return func(*args, **kwargs)
         if args and is_plain(args[0]):
             if func in TOLD:
                 return TOLD[func](*args, **kwargs)
