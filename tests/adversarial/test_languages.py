@@ -142,6 +142,11 @@ __kernel void linear(__global const float* x, __global const float* w, __constan
     assert verdict["speedup"] == 0 < verdict["claimed_speedup"] and verdict["runtime"]["samples"] > 0, verdict
 
 
+def test_all_memory_is_the_hosts_where_opencl_runs(judge):
+    verdict = judge("opencl", OPENCL_RELU, OPENCL_CALL.replace("empty_like(x)", "zeros(x.shape)") + ".cpu()")
+    assert verdict["correct"] and verdict["mode"] == "plan", verdict
+
+
 def test_without_measure_performance_nothing_is_timed(judge):
     verdict = judge("opencl", OPENCL_RELU, OPENCL_CALL, measure_performance=False)
     assert verdict["correct"] and verdict["claimed"] == ["own_share"] and verdict["claimed_speedup"] == 0, verdict
@@ -199,6 +204,8 @@ WRONG = [
     ("cuda", C_RELU, C_CALL.replace(", x.numel()])", "])"), *ARGUMENTS),
     ("hip", C_RELU, C_CALL.replace(", x.numel()])", "])"), *ARGUMENTS),
     ("cuda", C_RELU, C_CALL.replace("x.numel()])", "y])"), "compile_error", "argument 2 is a tensor"),
+    ("cuda", C_RELU, C_CALL.replace("return y", "return y.cpu()"), "runtime_error", "returns a tensor in the host's"),
+    ("hip", C_RELU, C_CALL.replace("empty_like(x)", "zeros(4, 100)"), "runtime_error", "'1' is a tensor in the host's"),
     ("hip", C_RELU, C_CALL.replace("[x, y,", "[x, 3,"), "compile_error", "argument 1 is an integer, its parameter a p"),
     ("opencl", OPENCL_RELU, OPENCL_CALL.replace("x.numel()])", "y])"), "compile_error", "argument 2 is a tensor"),
     ("cuda", C_RELU.replace("int n", "float n"), C_CALL, "compile_error", "argument 2 is an integer, its parameter a"),

@@ -54,8 +54,8 @@ MEMO_ON_DEVICE = (
     .replace("def sines(x, y, n,", "def sines(x, y, of, memo, n,")
     .replace(
         FORWARD,
-        "    def __init__(self):\n        super().__init__()\n        self.of = torch.zeros(4096)\n"
-        "        self.memo = torch.zeros(1 << 22)\n\n" + FORWARD,
+        "    def __init__(self):\n        super().__init__()\n        self.of = torch.zeros(4096, device='cuda')\n"
+        "        self.memo = torch.zeros(1 << 22, device='cuda')\n\n" + FORWARD,
     )
     .replace("def work(x)", "def work(x, of, memo)")
     .replace("return work(x)", "return work(x, self.of, self.memo)")

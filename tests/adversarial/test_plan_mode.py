@@ -233,6 +233,10 @@ def test_memory_of_the_host_is_refused_as_by_a_gpu(plan, made):
         (f"y = torch.zeros(4, 100)\ny.cuda()\n{RELU}\nreturn y", "'y' is a tensor in the host's memory"),
         (f"y = (torch.ones(4, 100) * 2)[:]\n{RELU}\nreturn y", "'y' is a tensor in the host's memory"),
         (f"y = torch.empty_like(x)\nx = x.cpu()\n{RELU}\nreturn y", "'x' is a tensor in the host's memory"),
+        (f"y = torch.tensor([[0.0] * 100] * 4)\n{RELU}\nreturn y", "'y' is a tensor in the host's memory"),
+        (f"y = torch.zeros(4, 100, pin_memory=True)\n{RELU}\nreturn y", "returns a tensor in the host's memory"),
+        (f"y = torch.zeros(4, 100).pin_memory()\n{RELU}\nreturn y[:]", "returns a tensor in the host's memory"),
+        ("return launch(torch.zeros(4, 100, pin_memory=True).copy_(x) + 0)", "'x' is a tensor in the host's memory"),
     ],
 )
 def test_what_is_made_of_the_hosts_memory_is_there_too(plan, body, named):
@@ -255,6 +259,104 @@ def test_what_comes_back_from_the_host_is_as_on_a_gpu(plan, body):
     assert verdict["correct"] and verdict["mode"] == "plan", verdict
 
 
+ADDED = """
+@triton.jit
+def added(x, t, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    a = tl.load(x + i, mask=i < n) + tl.load(t + i, mask=i < n)
+    tl.store(y + i, tl.maximum(a, 0.0) * 2, mask=i < n)
+"""
+
+
+def with_table(made, table="self.table", before="", methods=""):
+    """A ModelNew whose constructor makes a table of zeros that its kernel adds."""
+    body = f"y = torch.empty_like(x)\nadded[(2, )](x, {table}, y, x.numel(), B=256)\nreturn y"
+    source = forward((before + "\n" if before else "") + body, ADDED)
+    lines = ["def __init__(self):", *("    " + line for line in ["super().__init__()", *made.split("\n")])]
+    lines += methods.split("\n") if methods else []
+    start = "class ModelNew(nn.Module):\n"
+    return source.replace(start, start + "".join(f"    {line}\n" for line in lines))
+
+
+@pytest.mark.parametrize(
+    "made, table",
+    [
+        ("self.table = torch.zeros(400)", "self.table"),
+        ("self.table = torch.arange(400).float().mul(0)[:]", "self.table"),
+        ("self.table = torch.tensor([0.0] * 400)", "self.table"),
+        ("self.table = torch.zeros(400, device='cuda').cpu()", "self.table"),
+        ("self.table = torch.zeros(400)\nself.table.cuda()", "self.table"),
+        ("self.tables = {'of': [torch.zeros(400)]}", "self.tables['of'][0]"),
+        ("global TABLE\nTABLE = torch.zeros(400)", "TABLE"),
+        ("table = torch.zeros(400)\nself.table = lambda: table", "self.table()"),
+        ("self.table = torch.from_numpy(__import__('numpy').zeros(400, 'float32'))", "self.table"),
+        ("self.weight = nn.Parameter(torch.zeros(400))\nself.table = self.weight.detach()", "self.table"),
+        ("self.register_buffer('b', torch.zeros(400))\nself.table = self.b * 1", "self.table"),
+        ("self.tables = [nn.Linear(400, 1, bias=False)]\nself.tables[0].weight.data.zero_()", "self.tables[0].weight"),
+        ("self.table = torch.zeros(400, device=nn.Linear(2, 2).weight.device)", "self.table"),
+    ],
+)
+def test_what_a_constructor_keeps_beside_its_state_stays_on_the_host(plan, made, table):
+    verdict = plan.judge(with_table(made, table))
+    assert (verdict["mode"], verdict["error_kind"]) == ("plan", "runtime_error"), verdict
+    assert "'t' is a tensor in the host's memory" in verdict["diagnostics"], verdict
+    moved = plan.judge(with_table(made, f"{table}.to(x.device)"))
+    assert moved["correct"] and moved["mode"] == "plan", moved
+
+
+LAZILY = "if self.table.device != x.device:\n    self.table = self.table.to(x.device)"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"made": "self.table = torch.zeros(400, device='cuda')"},
+        {"made": "with torch.device('cuda'):\n    self.table = torch.zeros(20, 20)[:]"},
+        {"made": "torch.set_default_device('cuda')\nself.table = torch.zeros(400)"},
+        {"made": "self.table = torch.zeros(400).cuda() * 1"},
+        {"made": "self.table = torch.tensor([0.0] * 400, device=torch.device('cuda:0'))"},
+        {"made": "self.table = torch.zeros(400, dtype=torch.float64).to('cuda', torch.float32)"},
+        {"made": "self.table = torch.as_tensor(torch.zeros(400), device='cuda')"},
+        {"made": "self.table = torch.zeros_like(torch.ones(400), device='cuda')"},
+        {"made": "self.table = torch.zeros(400).pin_memory()"},
+        {"made": "self.table = __import__('copy').deepcopy(torch.zeros(400, device='cuda'))"},
+        {"made": "self.table = torch.vmap(lambda row: row * 0)(torch.ones(4, 100, device='cuda'))"},
+        {"made": "self.table = torch.ones(2, 400, device='cuda').mul_(0).max(0).values"},
+        {"made": "with torch.inference_mode():\n    self.table = torch.cat([torch.zeros(200, device='cuda')] * 2)"},
+        {"made": "self.table = torch.eye(20).to_sparse().cuda().to_dense() * 0"},
+        {"made": "self.table = torch.zeros(400)", "before": LAZILY},
+        {"made": "self.table = torch.zeros(400)", "before": LAZILY.replace(".device != x.device", ".is_cpu")},
+        {"made": "self.register_buffer('table', torch.zeros(400), persistent=False)"},
+        {"made": "self.table = nn.Parameter(torch.zeros(400))"},
+        {"made": "self.weight = nn.Parameter(torch.zeros(400))\nself.of = [self.weight]", "table": "self.of[0]"},
+        {"made": "self.weight = nn.Parameter(torch.zeros(400)).cuda()\nself.table = self.weight.detach().view(400)"},
+        {"made": "self.layer = nn.Linear(400, 1).cuda()\nself.table = self.layer.weight.detach() * 0"},
+        {"made": "self.layer = nn.Linear(400, 1).to(device='cuda')\nself.table = self.layer.weight.detach() * 0"},
+        {"made": "self.table = torch.zeros(400)\nself.cuda()", "table": "torch.zeros_like(self.table, device='cuda')"},
+        {
+            "made": "self.table = torch.zeros(400)",
+            "methods": "def _apply(self, fn, recurse=True):\n    self.table = fn(self.table)\n"
+            "    return super()._apply(fn, recurse)",
+        },
+        {
+            "made": "self.table = torch.zeros(400)",
+            "methods": "def to(self, device):\n    self.table = self.table.to(device)\n    return super().to(device)",
+        },
+        {"made": "self.table = None", "before": "if self.table is None:\n    self.table = x.new_zeros(400)"},
+        {
+            "made": "pass",
+            "table": "table",
+            "before": "table = torch.tensor([1.0] * 400)\ntable[:] = 0\ntable = table.cuda()",
+        },
+        {"made": "pass", "before": "self.cuda().to(x.device)\nself.table = torch.zeros(400, device=x.device)"},
+        {"made": "self.n = torch.tensor(400)", "table": "torch.zeros(int(self.n), device=x.device)"},
+    ],
+)
+def test_what_a_constructor_makes_or_moves_on_the_gpu_is_there(plan, parts):
+    verdict = plan.judge(with_table(**parts))
+    assert verdict["correct"] and verdict["mode"] == "plan", verdict
+
+
 GRAPH = "g = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    y = launch(x)\ng.replay()\nreturn y"
 
 
@@ -264,7 +366,8 @@ GRAPH = "g = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    y = launch(x
         (f"y = torch.zeros(4, 100)\n{RELU}\nreturn y", "torch.set_default_device('cuda')"),
         (f"y = torch.zeros(4, 100)\n{RELU}\nreturn y", "torch.set_default_tensor_type('torch.cuda.FloatTensor')"),
         (f"y = torch.zeros(4, 100).type_as(x)\n{RELU}\nreturn y", ""),
-        (f"y = torch.zeros(4, 100, pin_memory=True)\n{RELU}\nreturn y", ""),
+        (f"y = torch.zeros(4, 100, pin_memory=True)\n{RELU}\nreturn y.cuda()", ""),
+        (f"y = torch.zeros(4, 100).pin_memory()\nassert y.is_pinned() and y.is_cpu\n{RELU}\nreturn y.to(x)", ""),
         ("with torch.profiler.record_function('relu'):\n    return launch(x)", ""),
         (GRAPH, ""),
         ("return launch(x) if torch.tensor(x.numel()).item() > 0 else x", ""),

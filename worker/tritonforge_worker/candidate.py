@@ -104,7 +104,7 @@ class Candidate:
         tensors = [
             to_tensor(item, data) for item, data in zip(request["tensors"], split_payload(request["tensors"], payload))
         ]
-        init = decode(request["init"], tensors)
+        init = self.init_of(request, tensors)
         self.launches.compile_targets(request["targets"])
         stage = "import"
         try:
@@ -122,11 +122,17 @@ class Candidate:
                 if not callable(self.model):
                     raise TypeError("ModelNew is not callable: it must be a torch.nn.Module with forward")
             weights = self.take_weights(request["state"], tensors)
-            if self.live and isinstance(self.model, torch.nn.Module):
-                self.model = self.model.cuda()
+            if isinstance(self.model, torch.nn.Module):
+                self.model = self.on_device(self.model)
         except BaseException as error:
             return self.failed(error, stage)
         self.channel.send({"stage": "built", "own_weights": weights})
+
+    def init_of(self, request, tensors):
+        return decode(request["init"], tensors)
+
+    def on_device(self, model):
+        return model.cuda() if self.live else model
 
     def take_weights(self, names, tensors):
         """The reference's weights (weights.matched); says which of the candidate's own have no counterpart."""

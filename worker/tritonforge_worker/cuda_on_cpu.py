@@ -215,7 +215,6 @@ def install():
     torch._C._dynamo.guards._empty_strided_cuda = empty_strided_cuda
     # Compiling is not what interpret mode measures: both sides run eagerly.
     torch.compile = lambda model=None, **kwargs: model if model is not None else (lambda m: m)
-    torch.nn.Module.cuda = lambda self, device=None: Guard(device) and self
     # Only cuDNN wants an RNN's weights in one piece, and is_cuda says that it is there.
     torch.nn.RNNBase.flatten_parameters = lambda self: None
 

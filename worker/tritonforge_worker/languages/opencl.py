@@ -4,7 +4,7 @@ import ctypes
 import os
 
 from tritonforge_worker.languages import sources
-from tritonforge_worker.languages.sources import CompileError, Launches  # noqa: F401
+from tritonforge_worker.languages.sources import CompileError
 
 FLAGS = (
     "-D",
@@ -31,6 +31,10 @@ GLOBAL, LOCAL, CONSTANT = 0x119B, 0x119C, 0x119D
 INTEGERS = {"char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "long": 8, "ulong": 8}
 REALS = {"float": 4, "double": 8}
 pointer = ctypes.c_void_p
+
+
+class Launches(sources.Launches):
+    host_memory = True  # there is no other
 
 
 class Kernel(sources.Kernel):

@@ -75,7 +75,7 @@ class Launches:
     """Takes the launches of every Kernel while a plan is recorded."""
 
     tunings = ()
-    host_outputs = True  # OpenCL runs on a CPU
+    host_memory = False  # a kernel reaches none of it
 
     def __init__(self, recording, path, targets):
         self.recording, self.targets = recording, targets
@@ -93,7 +93,7 @@ class Launches:
             described = {"name": kernel.name, "options": options, "errors": {}}
             self.kernels.append({**described, "ir": dict.fromkeys(self.targets, text)})
             self.seen[key] = len(self.kernels) - 1
-        bindings = [argument(f"{i}", "", self.own(number(value))) for i, value in enumerate(args)]
+        bindings = [argument(f"{i}", "", self.own(number(value)), self.host_memory) for i, value in enumerate(args)]
         self.recording.step({"launch": self.seen[key], "grid": list(grid), "args": bindings})
 
     def own(self, value):

@@ -7,6 +7,7 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from tritonforge_worker import frontend
 from tritonforge_worker.plan import host_descriptors
+from tritonforge_worker.plan.places import whereabouts
 from tritonforge_worker.plan.tensors import HostPointer, NotAPlan, RecordedTensor
 from tritonforge_worker.plan.tunings import Tunings
 from tritonforge_worker.targets import BACKENDS, REPLAYED, TARGETS, context_of
@@ -32,12 +33,12 @@ def lowered(kernel, target, args, kwargs):
     return text, signature
 
 
-def argument(name, kind, value):
+def argument(name, kind, value, host_memory=False):
     if isinstance(value, RecordedTensor):
-        if value._recording.is_on_host(value._meta):
+        if whereabouts(value) == "cpu" and not host_memory:
             raise HostPointer(
                 f"argument '{name}' is a tensor in the host's memory, which no kernel can reach: where it is made, "
-                "device=x.device is missing"
+                "device=x.device is missing, or in a constructor register_buffer, without which it stays there"
             )
         return {"t": value._id}
     if isinstance(value, torch.Tensor):
@@ -63,7 +64,7 @@ def flat(name, kind, value):
 class Launches:
     """Installs itself as JITFunction.run while a plan is recorded."""
 
-    host_outputs = False  # of a candidate are none
+    host_memory = False  # no kernel reaches it
 
     def __init__(self, recording, path, targets):
         seen, keep, self.kernels, self.texts, self.failed = {}, [], [], [], []

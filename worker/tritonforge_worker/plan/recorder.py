@@ -4,11 +4,13 @@ import contextlib
 import math
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from tritonforge_worker import cuda_on_cpu
-from tritonforge_worker.cuda_on_cpu import device_of
-from tritonforge_worker.modules import set_seed
+from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device
+from tritonforge_worker.modules import set_seed, tensors_in
 from tritonforge_worker.plan.launches import Launches
+from tritonforge_worker.plan.places import is_elsewhere, is_on_host, place, storage_of, whereabouts
 from tritonforge_worker.plan.tensors import (
     HostPointer,
     NotAPlan,
@@ -16,7 +18,9 @@ from tritonforge_worker.plan.tensors import (
     RecordedTensor,
     Recording,
     check_device,
+    converted,
     flat_tensors,
+    pinned,
 )
 from tritonforge_worker.protocol import by_key, tensor_bytes
 from tritonforge_worker.reduce import FACTORIES
@@ -27,19 +31,95 @@ MAX_PLAIN = 1 << 23  # elements of a call's inputs
 
 
 class AsGpu(cuda_on_cpu.CudaOnCpu):
-    """Function mode of the recording: CPU tensors of the candidate's own look like GPU tensors too."""
+    """Function mode of the recording: CPU tensors of the code's own look like GPU tensors too."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if any(isinstance(a, RecordedTensor) for a in args):
             check_device((kwargs or {}).get("device"))
             return func(*args, **(kwargs or {}))
-        out = super().__torch_function__(func, types, args, kwargs)
-        if func in FACTORIES and isinstance(out, RecordedTensor):
-            given = kwargs or {}
-            device = torch.get_default_device() if given.get("device") is None else given["device"]
-            if device_of(device).type == "cpu" and not given.get("pin_memory"):
-                out._recording.keep_on_host(out._meta)
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+def is_plain(value):
+    return isinstance(value, torch.Tensor) and not isinstance(value, RecordedTensor)
+
+
+# What a tensor of the candidate's own answers as on a machine with a GPU; a recorded one does by itself.
+TOLD = {
+    torch.Tensor.is_cuda.__get__: lambda tensor: not is_on_host(tensor),
+    torch.Tensor.is_cpu.__get__: is_on_host,
+    torch.Tensor.device.__get__: lambda tensor: CPU if is_on_host(tensor) else CUDA,
+    torch.Tensor.get_device: lambda tensor: -1 if is_on_host(tensor) else 0,
+    torch.Tensor.is_pinned: lambda tensor, *device: whereabouts(tensor) == "pinned",
+}
+
+
+class Placed(AsGpu):
+    """That of a candidate, from its first line on. Its own tensors are on the GPU if it makes or moves them there, as
+    Module.cuda() does with parameters and buffers: whatever else its constructor makes stays on the host."""
+
+    def __init__(self, recording=None):
+        super().__init__(False)
+        self.recording = recording
+        self.moves = {
+            torch.Tensor.to: lambda tensor, *args, **kwargs: self.converted(tensor, args, kwargs),
+            torch.Tensor.type_as: lambda tensor, other: self.converted(tensor, (other,), {}),
+            torch.Tensor.cuda: lambda tensor, device=None, *_, **__: self.moved(tensor, device or CUDA),
+            torch.Tensor.cpu: lambda tensor, *_, **__: self.moved(tensor, CPU),
+            torch.Tensor.pin_memory: lambda tensor, *_: pinned(tensor, self.copied),
+        }
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func is torch._C._nn._parse_to:  # with which Module.to reads what it is told; the device is the GPU's to it
+            return func(*args, **kwargs)
+        if args and is_plain(args[0]):
+            if func in TOLD:
+                return TOLD[func](*args, **kwargs)
+            if func in self.moves:
+                return self.moves[func](*args, **kwargs)
+        return self.called(func, args, kwargs)
+
+    def called(self, func, args, kwargs):
+        """Its results are where they are asked for, else where what it is given is, else where factories make them."""
+        among, device = [*args, *kwargs.values()], kwargs.get("device")
+        # In a list of numbers, which may be long, a factory finds no tensor.
+        given = [a for a in among if isinstance(a, torch.Tensor)] if func in FACTORIES else tensors_in(among)
+        if is_device(device):
+            on_host = device_of(device).type == "cpu"
+        else:
+            on_host = all(map(is_on_host, given)) if given else torch.get_default_device().type == "cpu"
+        where = "cuda" if not on_host else "pinned" if kwargs.get("pin_memory") else "cpu"
+        memory = {storage._cdata for storage in map(storage_of, given) if storage is not None}
+        out = super().__torch_function__(func, (), args, kwargs)
+        for tensor in tensors_in(out):
+            if not is_plain(tensor):
+                if not given or (is_device(device) and all(map(is_plain, given))):  # else tensors.record placed it
+                    place(tensor._meta, where)
+            elif (storage := storage_of(tensor)) is None or storage._cdata not in memory:
+                place(tensor, where)
+            elif tensor is out and is_elsewhere(tensor, device):  # torch.as_tensor
+                return self.moved(tensor, device)
         return out
+
+    def converted(self, tensor, args, kwargs):
+        return converted(
+            tensor, self.moved, lambda there, *a, **k: self.called(torch.Tensor.to, (there, *a), k), args, kwargs
+        )
+
+    def moved(self, tensor, device):
+        """This one where it is there already, else a copy: of what was recorded of it, or of its data."""
+        if not is_elsewhere(tensor, device):
+            return tensor
+        if self.recording is not None and (recorded := self.recording.known(tensor)) is not None:
+            return recorded.moved(device)
+        return self.copied(tensor, device_of(device).type)
+
+    def copied(self, tensor, where):
+        with torch._C._DisableTorchDispatch():
+            copy = tensor if is_lazy(tensor) else tensor.clone()
+        place(copy, where)
+        return copy
 
 
 def to_meta(described):
@@ -113,7 +193,9 @@ class Discarded(Recording):
     """Of launches over plain tensors nothing is kept."""
 
     def constant(self, tensor):
-        return self.tensor(self.like(tensor))
+        recorded = self.tensor(self.like(tensor))
+        place(recorded._meta, whereabouts(tensor))
+        return recorded
 
 
 class Forward:
@@ -130,7 +212,7 @@ class Forward:
         with own_state(self.model):
             self.own = replace_state(self.recording, self.model, self.known)
             set_seed(0)
-            with torch.no_grad(), self.launches, AsGpu(False), Record(self.recording):
+            with torch.no_grad(), self.launches, Placed(self.recording), Record(self.recording):
                 return self.model(*self.decode(self.tree, inputs))
 
 
@@ -154,13 +236,13 @@ def as_plan(recording, outputs, inputs=0, own=(), kernels=(), texts=(), tunings=
 def plan_of(forward, host_outputs=True):
     """(plan, payload). Raises NotAPlan, and what the candidate's own code raises."""
     outputs, launches = forward.run(), forward.launches
+    if is_plain(outputs):
+        outputs = forward.recording.constant(outputs)
     if not host_outputs and any(tensor.is_cpu for tensor in flat_tensors(outputs)):
         raise HostPointer(
             "forward returns a tensor in the host's memory, where the reference's is on the GPU: a .cpu() too many, or "
             "where it is made device=x.device is missing"
         )
-    if isinstance(outputs, torch.Tensor) and not isinstance(outputs, RecordedTensor):
-        outputs = forward.recording.constant(outputs)
     made = launches.kernels, launches.texts, launches.tunings
     return as_plan(forward.recording, by_key(outputs), len(forward.described), forward.own, *made)
 
@@ -175,9 +257,11 @@ def failure_on_cpu(model, tree, described, decode, path, targets, launches):
     if sum(math.prod(item["shape"]) for item in described) > MAX_PLAIN:
         return None
     tensors = [torch.zeros_like(to_meta(item), device="cpu") for item in described]
+    for tensor in tensors:
+        place(tensor, "cuda")
     try:
         set_seed(0)
-        with torch.no_grad(), launches(Discarded(), path, targets), AsGpu(False):
+        with torch.no_grad(), launches(Discarded(), path, targets), Placed():
             model(*decode(tree, tensors))
     except BaseException as error:
         return error

@@ -6,9 +6,10 @@ import traceback
 import torch
 
 from tritonforge_worker import candidate, errors, reduce, targets
-from tritonforge_worker.cuda_on_cpu import NoSuchDevice
+from tritonforge_worker.cuda_on_cpu import CUDA, NoSuchDevice
 from tritonforge_worker.languages import language
 from tritonforge_worker.plan import recorder
+from tritonforge_worker.plan.places import place
 from tritonforge_worker.plan.tensors import HostPointer, NotAPlan
 from tritonforge_worker.protocol import Unsupported, decode
 
@@ -24,9 +25,6 @@ def of_the_device(error):
 
 
 class Recorder(candidate.Candidate):
-    def around(self, poison):
-        return reduce.OnMeta() if self.meta else super().around(poison)
-
     def load(self, request, payload):
         """`meta`: at the problem's own sizes, without data; only the launches are of interest then."""
         self.meta, self.targets = request.get("meta", False), request["targets"]
@@ -35,6 +33,20 @@ class Recorder(candidate.Candidate):
         if request.get("small_dots"):
             targets.take_small_dots()
         super().load(request, payload)
+
+    def around(self, poison):
+        return reduce.OnMeta() if self.meta else recorder.Placed()
+
+    def init_of(self, request, tensors):
+        """On the GPU, where KernelBench has them."""
+        for tensor in tensors:
+            place(tensor, "cuda")
+        return super().init_of(request, tensors)
+
+    def on_device(self, model):
+        """As KernelBench does now and did before: a module may have its own of either, for what else it keeps."""
+        with self.around(False):
+            return model.cuda().to(device=CUDA)
 
     def compiled(self, kernel, payload):
         """What a constructor launches or warms up is no part of the plan."""
@@ -72,7 +84,7 @@ class Recorder(candidate.Candidate):
             plan, parts = recorder.kernels_of(forward)
             return {"own": True, "plan": plan}, parts
 
-        self.recorded(lambda: recorder.plan_of(forward, self.language.Launches.host_outputs), failure)
+        self.recorded(lambda: recorder.plan_of(forward, self.language.Launches.host_memory), failure)
 
     def fails_alike(self, error, line, call, rest):
         """Whether the call over plain tensors raises the same."""

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device, without_device
+from tritonforge_worker.plan.places import is_elsewhere, is_on_host, place, place_of, whereabouts
 
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 # Where an operator's own code for a GPU is looked for, in this order.
@@ -79,7 +80,7 @@ class Recording:
     def __init__(self):
         self.steps, self.values, self.kernels, self.constants = [], [], [], []
         self.by_tensor, self.constant_bytes, self.bases = {}, 0, 0
-        self.alive, self.of, self.host = [], None, set()
+        self.alive, self.of = [], None
 
     def value(self, meta, source=None):
         """A number for a new tensor; `source` says where it comes from, where no step makes it."""
@@ -126,18 +127,6 @@ class Recording:
     def tensor(self, meta, source=None):
         return RecordedTensor(meta, self, self.value(meta, source))
 
-    def keep_on_host(self, meta):
-        """A factory that was told no device makes it there, .cpu() copies it there; views are there with it."""
-        storage = meta.untyped_storage()
-        self.alive.append(storage)
-        self.host.add(storage._cdata)
-
-    def is_on_host(self, meta):
-        return meta.untyped_storage()._cdata in self.host
-
-    def move(self, meta):
-        self.host.discard(meta.untyped_storage()._cdata)
-
     def base_of(self, meta):
         """A made-up address of the tensor's storage: far apart, aligned as an allocator aligns."""
         storage = meta.untyped_storage()
@@ -153,16 +142,20 @@ class Recording:
         with torch.inference_mode(tensor.is_inference()):
             return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
+    def known(self, tensor):
+        """What was recorded of such a tensor; None of one that no call was given yet."""
+        return next((rec for real, rec in self.constants if real is tensor), None)
+
     def constant(self, tensor):
-        """A tensor that candidate code made from data of its own on the host."""
-        found = next((rec for real, rec in self.constants if real is tensor), None)
-        if found is not None:
+        """A tensor that candidate code made from data of its own, where it has it."""
+        if (found := self.known(tensor)) is not None:
             return found
         self.constant_bytes += tensor.numel() * tensor.element_size()
         if self.constant_bytes > MAX_CONSTANT_BYTES:
             raise NotAPlan(f"constants of more than {MAX_CONSTANT_BYTES >> 20} MiB")
         recorded = self.tensor(self.like(tensor), {"constant": sum(1 for v in self.values if "constant" in v)})
         self.constants.append((tensor, recorded))
+        place(recorded._meta, whereabouts(tensor))
         return recorded
 
 
@@ -215,15 +208,13 @@ def record(recording, func, args, kwargs):
         )
 
     args, kwargs = tree_map(known, args), tree_map(known, dict(kwargs or {}))
-    if kwargs.get("pin_memory"):
-        kwargs["pin_memory"] = None
     positions = [recording.encode(a) for a in args]
     named = {
         k: recording.encode(v)
         for k, v in kwargs.items()
         if k not in ("device", "layout", "pin_memory", "generator") and v is not None
     }
-    where = dict(kwargs)
+    where = {k: v for k, v in kwargs.items() if k != "pin_memory"}
     if any(a.name == "device" for a in func._schema.arguments):
         where["device"] = recording.device
     plain = lambda x: x._meta if isinstance(x, RecordedTensor) else x  # noqa: E731
@@ -242,7 +233,7 @@ def record(recording, func, args, kwargs):
         if id(result) in own:
             return own[id(result)].after_it(result)
         if on_host:
-            recording.keep_on_host(result)
+            place(result, "pinned" if kwargs.get("pin_memory") else "cpu")
         return recording.tensor(result)
 
     results = tree_map(wrapped, out)
@@ -260,9 +251,27 @@ def record(recording, func, args, kwargs):
 
 
 def stays_on_host(given, device):
-    """Whether a call's results are where no kernel reaches them; of a factory (nothing given) AsGpu knows it."""
+    """Whether a call's results are where no kernel reaches them; of a factory (nothing given) Placed knows it."""
     asked = device_of(device).type if is_device(device) else "meta"
     return bool(given) and (asked == "cpu" or (asked == "meta" and all(a.is_cpu for a in given)))
+
+
+def converted(tensor, moved, to, args, kwargs):
+    """tensor.to(*args, **kwargs) where moved(tensor, device) takes it to a device and to() changes its type."""
+    like = next((a for a in (*args[:1], kwargs.get("other")) if isinstance(a, torch.Tensor)), None)
+    if like is not None:
+        args, kwargs = (CPU if is_on_host(like) else CUDA, like.dtype), {}
+    device = kwargs.get("device", args[0] if args else None)
+    args, kwargs = without_device(tensor, args, kwargs)
+    there = moved(tensor, device)
+    return to(there, *args, **kwargs) if args or kwargs else there
+
+
+def pinned(tensor, copied):
+    """tensor.pin_memory(), where copied(tensor, place) makes one there."""
+    if not is_on_host(tensor):
+        raise RuntimeError("cannot pin a tensor on the GPU: only dense CPU tensors can be pinned")
+    return tensor if whereabouts(tensor) == "pinned" else copied(tensor, "pinned")
 
 
 def flat_tensors(value):
@@ -307,11 +316,13 @@ class RecordedTensor(torch.Tensor):
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         return record(flat_tensors((args, kwargs or {}))[0]._recording, func, args, kwargs)
 
-    is_cpu = property(lambda self: self._recording.is_on_host(self._meta))
+    _place = property(lambda self: place_of(self._meta, "cuda"))
+    is_cpu = property(lambda self: self._place != "cuda")
     is_cuda = property(lambda self: not self.is_cpu)
     device = property(lambda self: CPU if self.is_cpu else CUDA)
     is_meta = property(lambda self: False)
-    data = property(lambda self: self, lambda self, value: host("assigns .data"))
+    # Module.cuda() assigns what is there already.
+    data = property(lambda self: self, lambda self, value: None if value is self else host("assigns .data"))
 
     def get_device(self):
         return -1 if self.is_cpu else 0
@@ -322,10 +333,11 @@ class RecordedTensor(torch.Tensor):
     def moved(self, device):
         """This one where it is there already, else a copy."""
         check_device(device)
-        if not is_device(device) or (device_of(device).type == "cpu") == self.is_cpu:
-            return self
+        return self.copied("cuda" if self.is_cpu else "cpu") if is_elsewhere(self, device) else self
+
+    def copied(self, where):
         copy = self.clone()
-        (self._recording.move if self.is_cpu else self._recording.keep_on_host)(copy._meta)
+        place(copy._meta, where)
         return copy
 
     def cuda(self, device=None, *args, **kwargs):
@@ -335,13 +347,7 @@ class RecordedTensor(torch.Tensor):
         return self.moved("cpu")
 
     def to(self, *args, **kwargs):
-        like = next((a for a in (*args[:1], kwargs.get("other")) if isinstance(a, torch.Tensor)), None)
-        if like is not None:
-            return self.moved(like.device).to(like.dtype)
-        device = kwargs.get("device", args[0] if args else None)
-        args, kwargs = without_device(self, args, kwargs)
-        there = self.moved(device)
-        return super(RecordedTensor, there).to(*args, **kwargs) if args or kwargs else there
+        return converted(self, RecordedTensor.moved, torch.Tensor.to, args, kwargs)
 
     def type_as(self, other):
         return self.to(other)
@@ -356,8 +362,10 @@ class RecordedTensor(torch.Tensor):
         )
 
     def pin_memory(self, *args):
-        self._recording.move(self._meta)  # which a GPU sees
-        return self
+        return pinned(self, RecordedTensor.copied)
+
+    def is_pinned(self, *args):
+        return self._place == "pinned"
 
     def numpy(self, *args, **kwargs):
         host("calls .numpy()")
