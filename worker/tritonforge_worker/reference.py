@@ -110,6 +110,7 @@ class Reference:
         runs = [[name, len(outputs)] for name, outputs in found.items()]
         self.channel.send({"runs": runs, "idle": idle, "tensors": encoder.tensors}, encoder.payload)
 
+    @weights.first_call
     def trial(self, request, payload):
         try:
             with self.around():
@@ -170,6 +171,7 @@ class Reference:
             return self.channel.send({"not_a_plan": f"{type(error).__name__}: {error}"[:500]})
         self.channel.send({"plan": plan}, parts)
 
+    @weights.first_call
     def sample(self, request, payload):
         """A trial as it is drawn, of which these elements are handed over (src/evaluate/plan/drawn.h)."""
         encoder = Sampled(request["fractions"])
