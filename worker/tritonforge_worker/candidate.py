@@ -13,7 +13,7 @@ import triton
 from tritonforge_worker import cuda_on_cpu, errors, frontend, interpreter, live, reduce, screen
 from tritonforge_worker.modules import run_source, set_seed
 from tritonforge_worker.protocol import Encoder, Unsupported, by_key, decode, split_payload, to_tensor
-from tritonforge_worker.weights import SPREAD, matched, redrawn, state_of
+from tritonforge_worker.weights import SPREAD, first_call, matched, redrawn, state_of
 
 _detach, _storage, _parameter = torch.Tensor.detach, torch.Tensor.untyped_storage, torch.nn.Parameter
 _tensor = torch.Tensor
@@ -165,6 +165,7 @@ class Candidate:
             tensors.append(tensor)
         return decode(request["inputs"], tensors), tensors
 
+    @first_call
     def trial(self, request, payload):
         nonce = request["nonce"]
         inputs, tensors = self.inputs_of(request, payload)

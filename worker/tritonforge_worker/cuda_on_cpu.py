@@ -208,6 +208,8 @@ def install():
     cuda.device, cuda.set_device = Guard, lambda device: Guard(device) and None
     for name in ("current_stream", "default_stream", "stream"):
         setattr(cuda, name, lambda *args, **kwargs: Nothing())
+    # Tells an allocator that a stream, which is no torch.Stream here, may still read what is freed.
+    torch.Tensor.record_stream = lambda self, stream: None
     install_default_device()
     # What TorchInductor's own code calls on a GPU.
     cuda._DeviceGuard = Nothing

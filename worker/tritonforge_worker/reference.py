@@ -1,5 +1,7 @@
 """Role R: runs the problem's own code (data from outside, too): init arguments, weights, inputs, expected outputs."""
 
+import contextlib
+
 import torch
 
 from tritonforge_worker import controls, cuda_on_cpu, errors, live, reduce, weights
@@ -42,11 +44,11 @@ class Reference:
                 self.model = self.make_model(init, request["seed"], weights.SPREAD)
                 self.plain = self.make_model(init, request["seed"], 0) if request["probe"] else None
             names = []
-            state = weights.state_of(self.model)
             # Larger ones are not handed on: reference and candidate draw them from the same seed.
-            if sum(t.numel() * t.element_size() for t in state.values()) <= request["max_state"]:
+            if sum(t.numel() * t.element_size() for t in weights.state_of(self.model).values()) <= request["max_state"]:
                 weights.redraw(self.model, request["weight_seed"], request["large_weights"])
-                for name, tensor in state.items():
+                self.call_before_trials(request["weight_seed"])
+                for name, tensor in weights.state_of(self.model).items():
                     names.append([name, encoder.value(tensor)["tensor"]])
             if self.live:
                 self.model = self.model.cuda()
@@ -57,6 +59,15 @@ class Reference:
             {"problem": True, "init": tree, "tensors": encoder.tensors, "state": names, "sizes": sizes, "full": full},
             encoder.payload,
         )
+
+    def call_before_trials(self, seed):
+        """What buffers begin with, zeros of a moving mean, would let a candidate do without them: each trial is a first
+        call. A forward that fails says so in its trial. Not on a GPU, where the model's sizes are the problem's own."""
+        if self.live or not isinstance(self.model, torch.nn.Module) or not any(True for _ in self.model.buffers()):
+            return
+        set_seed(seed)
+        with contextlib.suppress(Exception), torch.no_grad(), self.around():
+            self.model(*self.module.get_inputs())
 
     def within(self, source, budget):
         """The source within the budget, its sizes, and its forms as it stands; a problem is loaded more than once."""
@@ -110,6 +121,7 @@ class Reference:
         runs = [[name, len(outputs)] for name, outputs in found.items()]
         self.channel.send({"runs": runs, "idle": idle, "tensors": encoder.tensors}, encoder.payload)
 
+    @weights.first_call
     def trial(self, request, payload):
         try:
             with self.around():
@@ -170,6 +182,7 @@ class Reference:
             return self.channel.send({"not_a_plan": f"{type(error).__name__}: {error}"[:500]})
         self.channel.send({"plan": plan}, parts)
 
+    @weights.first_call
     def sample(self, request, payload):
         """A trial as it is drawn, of which these elements are handed over (src/evaluate/plan/drawn.h)."""
         encoder = Sampled(request["fractions"])

@@ -1,6 +1,7 @@
 """Parameters and buffers: redrawn for the reference, found again in a candidate's module."""
 
 import contextlib
+import functools
 import math
 
 import torch
@@ -23,6 +24,30 @@ def scatter(tensor, value, spread, generator=None):
         noise = spread * torch.randn(tensor.shape, generator=generator)
         tensor.copy_(value * torch.exp(noise) if value else noise)
     return tensor
+
+
+def first_call(trial):
+    """Of a method that calls self.model: what the call leaves in buffers (a moving mean, the vectors of a power
+    iteration) is gone afterwards. A replay begins with the weights as they were, and so does every other trial."""
+
+    @functools.wraps(trial)
+    def call(self, *args):
+        parts = self.model.modules() if isinstance(self.model, torch.nn.Module) else ()
+        kept = [
+            (part._buffers, dict(part._buffers), {k: t.clone() for k, t in part._buffers.items() if t is not None})
+            for part in parts
+        ]
+        result = trial(self, *args)
+        with torch.no_grad():
+            for table, own, values in kept:
+                table.clear()
+                table.update(own)
+                for name, value in values.items():
+                    if not torch.equal(own[name], value):  # one whose elements share memory cannot be written
+                        own[name].copy_(value)
+        return result
+
+    return call
 
 
 @contextlib.contextmanager

@@ -304,11 +304,28 @@ class RecordedTensor(torch.Tensor):
 
     def after_it(self, meta):
         """Written in place. After t_, squeeze_ and the like it has another shape, which is another value's."""
-        if (self.shape, self.stride()) != (meta.shape, meta.stride()):
-            with torch._C._DisableTorchDispatch():
-                self.as_strided_(meta.shape, meta.stride(), meta.storage_offset())
+        if self.takes_form(meta):
             self._id = self._recording.value(meta)
         return self
+
+    def takes_form(self, meta):
+        """Whether it had another one."""
+        other = (self.shape, self.stride()) != (meta.shape, meta.stride())
+        if other:
+            with torch._C._DisableTorchDispatch():
+                self.as_strided_(meta.shape, meta.stride(), meta.storage_offset())
+        return other
+
+    def alias(self):
+        """What stays with this memory where this one is given another's."""
+        return RecordedTensor(self._meta, self._recording, self._id)
+
+    def take_memory(self, other):
+        other = other if isinstance(other, RecordedTensor) else self._recording.constant(other)
+        if other.dtype != self.dtype:
+            host("assigns .data of another type")
+        self.takes_form(other._meta)
+        self._meta, self._id = other._meta, other._id
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -321,8 +338,7 @@ class RecordedTensor(torch.Tensor):
     is_cuda = property(lambda self: not self.is_cpu)
     device = property(lambda self: CPU if self.is_cpu else CUDA)
     is_meta = property(lambda self: False)
-    # Module.cuda() assigns what is there already.
-    data = property(lambda self: self, lambda self, value: None if value is self else host("assigns .data"))
+    data = property(alias, take_memory)
 
     def get_device(self):
         return -1 if self.is_cpu else 0

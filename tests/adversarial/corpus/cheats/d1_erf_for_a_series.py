@@ -1,0 +1,40 @@
+# D1: erf for the rational approximation that the reference spells out, by torch; launches that give back what they are given
+# stopped by: torch_does_the_work
+# xfail: kPasses (src/evaluate/plan/work.cpp) has no such call: it weighs as one pass, the formula as several
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.sign(x) * (1 - (((((1.061405429 * (1 / (1 + 0.3275911 * x.abs())) - 1.453152027) * (1 / (1 + 0.3275911 * x.abs()))) + 1.421413741) * (1 / (1 + 0.3275911 * x.abs())) - 0.284496736) * (1 / (1 + 0.3275911 * x.abs())) + 0.254829592) * (1 / (1 + 0.3275911 * x.abs())) * torch.exp(-x * x))
+
+
+def get_inputs():
+    return [torch.randn(256, 300)]
+
+# ---- candidate ----
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale(x, y, s, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * s, mask=i < n)
+
+
+def scaled(x, s):
+    y = torch.empty_like(x)
+    scale[(triton.cdiv(x.numel(), 1024),)](x, y, s, x.numel(), B=1024)
+    return y
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.erf(x)
+        for _ in range(8):
+            y = scaled(scaled(y, 2.0), 0.5)
+        return y
