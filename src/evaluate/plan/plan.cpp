@@ -98,11 +98,11 @@ const Names kComputing = {
     "_adaptive_avg_pool3d", "adaptive_max_pool2d", "upsample_bilinear2d", "native_layer_norm", "layer_norm",
     "native_group_norm", "group_norm", "native_batch_norm", "_native_batch_norm_legit",
     "_native_batch_norm_legit_no_training", "batch_norm", "instance_norm", "rms_norm", "_fused_rms_norm",
-    "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math",
-    "cdist", "_cdist_forward", "pairwise_distance", "cosine_similarity", "cross", "linalg_cross", "lstm", "gru",
-    "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "nll_loss", "nll_loss_forward", "nll_loss2d_forward", "mse_loss",
-    "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div",
-    "soft_margin_loss",
+    "_weight_norm_interface", "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_attention_math", "cdist", "_cdist_forward", "pairwise_distance", "cosine_similarity", "cross",
+    "linalg_cross", "lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "nll_loss", "nll_loss_forward",
+    "nll_loss2d_forward", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss",
     // random numbers: the replayer's generator is seeded by the trusted side
     "rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "bernoulli_",
     "uniform_", "normal_", "native_dropout", "dropout"};

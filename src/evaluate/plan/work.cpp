@@ -20,14 +20,18 @@ const std::unordered_map<std::string_view, double> kPasses = {
     {"gelu", 14}, {"softplus", 4}, {"softsign", 4}, {"elu", 6}, {"selu", 6}, {"celu", 6}, {"hardswish", 5},
     {"hardsigmoid", 4}, {"relu", 2}, {"relu6", 3}, {"hardtanh", 3}, {"leaky_relu", 4}, {"prelu", 4},
     {"_prelu_kernel", 4}, {"hardshrink", 5}, {"softshrink", 6}, {"threshold", 3}, {"glu", 6}, {"clamp", 3}, {"sinh", 5},
-    {"cosh", 5}, {"asinh", 5}, {"acosh", 5}, {"atanh", 5}, {"tan", 3}, {"exp2", 2}, {"expm1", 2}, {"log1p", 2},
+    {"cosh", 5}, {"asinh", 5}, {"acosh", 5}, {"atanh", 5}, {"tan", 4}, {"exp2", 2}, {"expm1", 2}, {"log1p", 2},
     {"log2", 2}, {"log10", 2}, {"rsqrt", 2}, {"logit", 4}, {"lerp", 4}, {"addcmul", 4}, {"addcdiv", 4}, {"hypot", 5},
     {"xlogy", 5}, {"nan_to_num", 6}, {"abs", 3}, {"sign", 4}, {"fmod", 4}, {"remainder", 4}, {"atan2", 4},
     {"clamp_min", 3}, {"clamp_max", 3}, {"maximum", 2}, {"minimum", 2}, {"fmax", 2}, {"fmin", 2}, {"frac", 3},
-    {"pow", 3}, {"copysign", 3}, {"heaviside", 3}, {"floor_divide", 2}, {"where", 4}, {"masked_fill", 4},
-    // reductions and norms
-    {"mean", 2}, {"prod", 3}, {"count_nonzero", 4}, {"cumsum", 2}, {"cumprod", 2}, {"var", 5}, {"std", 6},
-    {"var_mean", 6}, {"std_mean", 7}, {"norm", 4}, {"linalg_vector_norm", 4},
+    {"pow", 3}, {"copysign", 3}, {"heaviside", 3}, {"floor_divide", 2}, {"where", 4}, {"masked_fill", 4}, {"sgn", 4},
+    {"trunc", 5}, {"floor", 4}, {"ceil", 4}, {"round", 6}, {"sqrt", 3}, {"sin", 2}, {"cos", 2}, {"asin", 5},
+    {"acos", 6}, {"atan", 6}, {"erf", 40}, {"erfc", 41}, {"erfinv", 40}, {"lgamma", 40}, {"digamma", 40},
+    {"deg2rad", 2}, {"rad2deg", 2}, {"bitwise_xor", 5}, {"__xor__", 5}, {"logical_xor", 5},
+    // reductions (one by one, a partial sum is read, a term is read, and their sum is written) and norms
+    {"sum", 3}, {"amax", 3}, {"amin", 3}, {"max", 3}, {"min", 3}, {"median", 3}, {"kthvalue", 3}, {"sort", 6},
+    {"argsort", 6}, {"mean", 2}, {"prod", 3}, {"count_nonzero", 4}, {"cumsum", 2}, {"cumprod", 2}, {"var", 5},
+    {"std", 6}, {"var_mean", 6}, {"std_mean", 7}, {"norm", 4}, {"linalg_vector_norm", 4},
     {"logsumexp", 6}, {"logcumsumexp", 5}, {"aminmax", 2}, {"softmax", 6}, {"_softmax", 6}, {"_safe_softmax", 6},
     {"log_softmax", 7}, {"_log_softmax", 7}, {"native_layer_norm", 9}, {"layer_norm", 9}, {"native_group_norm", 9},
     {"group_norm", 9}, {"native_batch_norm", 9}, {"_native_batch_norm_legit", 9}, {"batch_norm", 9},
@@ -40,16 +44,45 @@ const std::unordered_map<std::string_view, double> kPasses = {
 // clang-format on
 
 // What calls compute on the way, by names of their own: these are the reference's, too, where it makes such a call.
-const std::vector<std::string_view> kOfNorms = {"mean", "var", "std", "var_mean", "std_mean", "rsqrt"};
+const std::vector<std::string_view> kOfNorms = {"mean", "var", "std", "var_mean", "std_mean", "rsqrt", "sqrt", "sum"};
+const std::vector<std::string_view> kOfLosses = {"mean", "sum"};
+const std::vector<std::string_view> kOfSoftmax = {"max", "amax", "sum"};
 const std::vector<std::string_view> kOfRecurrence = {"sigmoid", "tanh", "linear", "addmm"};
 const std::unordered_map<std::string_view, std::vector<std::string_view>> kParts = {
-    {"batch_norm", kOfNorms},        {"native_layer_norm", kOfNorms},
-    {"native_group_norm", kOfNorms}, {"rms_norm", kOfNorms},
-    {"lstm", kOfRecurrence},         {"lstm_cell", kOfRecurrence},
-    {"gru", kOfRecurrence},          {"gru_cell", kOfRecurrence},
-    {"rnn_tanh", kOfRecurrence},     {"rnn_relu", {"relu", "linear", "addmm"}},
-    {"silu", {"sigmoid"}},           {"mish", {"softplus", "tanh"}},
-    {"log_softmax", {"logsumexp"}},  {"scaled_dot_product_attention", {"softmax"}}};
+    {"batch_norm", kOfNorms},
+    {"native_layer_norm", kOfNorms},
+    {"native_group_norm", kOfNorms},
+    {"rms_norm", kOfNorms},
+    {"lstm", kOfRecurrence},
+    {"lstm_cell", kOfRecurrence},
+    {"gru", kOfRecurrence},
+    {"gru_cell", kOfRecurrence},
+    {"rnn_tanh", kOfRecurrence},
+    {"rnn_relu", {"relu", "linear", "addmm"}},
+    {"silu", {"sigmoid"}},
+    {"mish", {"softplus", "tanh"}},
+    {"log_softmax", {"logsumexp", "max", "amax", "sum"}},
+    {"_log_softmax", {"logsumexp", "max", "amax", "sum"}},
+    {"scaled_dot_product_attention", {"softmax"}},
+    {"softmax", kOfSoftmax},
+    {"_softmax", kOfSoftmax},
+    {"logsumexp", kOfSoftmax},
+    {"gelu", {"erf", "tanh"}},
+    {"mean", {"sum"}},
+    {"var", kOfNorms},
+    {"std", kOfNorms},
+    {"norm", {"sum", "sqrt"}},
+    {"linalg_vector_norm", {"sum", "sqrt"}},
+    {"mse_loss", kOfLosses},
+    {"l1_loss", kOfLosses},
+    {"smooth_l1_loss", kOfLosses},
+    {"huber_loss", kOfLosses},
+    {"kl_div", kOfLosses},
+    {"soft_margin_loss", kOfLosses},
+    {"nll_loss_forward", kOfLosses},
+    {"nll_loss2d_forward", kOfLosses},
+    {"binary_cross_entropy", kOfLosses},
+    {"binary_cross_entropy_with_logits", kOfLosses}};
 
 double passes_of(std::string_view name) {
   const auto found = kPasses.find(name);
@@ -267,6 +300,13 @@ bool moves_data(const Call& call, const ReferenceWork& reference) {
   return !masks(call) || std::any_of(reference.calls.begin(), reference.calls.end(), is_mask);
 }
 
+// A product or quotient with 1.
+bool by_one(const Call& call) {
+  const Json& factor = call.argument(1);
+  return (call.name == "mul" || call.name == "div") && within(call) == 0 &&
+         (factor == Json(1) || (factor.is_object() && factor.value("f", "") == "1.0"));
+}
+
 // Takes elements from where they are told to.
 bool gathers(std::string_view name) {
   static const std::set<std::string_view> kGathering = {"index", "index_select", "gather",
@@ -343,10 +383,14 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference, std::string* he
   std::map<std::string_view, double> computing;  // by name
   Products products;
   std::set<const PlanValue*> spread;  // larger than all that it was made of: never written by a fused kernel
+  std::set<const PlanValue*> reciprocals;
   for (const PlanStep& step : plan.steps) {
     if (step.kernel >= 0) continue;
     const Call call = call_of(plan, step);
-    const bool moves = moves_data(call, reference), free = is_free(step.name);
+    // Torch makes 1 / x of a reciprocal and a product with 1.
+    if (call.name == "reciprocal") reciprocals.insert(call.out.begin(), call.out.end());
+    const bool of_one = by_one(call) && !call.in.empty() && reciprocals.contains(call.in.front());
+    const bool moves = moves_data(call, reference), free = is_free(step.name) || of_one;
     double product = 0;
     if (!moves && !free) {
       product = std::max(product_flops(call), unlisted_flops(call));

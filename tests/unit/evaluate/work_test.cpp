@@ -285,6 +285,18 @@ TEST(AtenWork, AFactorWithinACallIsAnOperation) {
   EXPECT_DOUBLE_EQ(aten_work(plan, reference_work(plan)).computing, once);
 }
 
+TEST(AtenWork, OneOverXIsOneCallThoughTorchMakesItOfTwo) {
+  const auto one_over = [](const std::string& first, Json factor) {
+    Json plan = plan_of(first, {{64, 16}, {64, 16}}, Json::array());
+    plan["values"].push_back(plan["values"][1]);
+    plan["steps"].push_back(call("mul", {{{"t", 1}}, std::move(factor)}, 2));
+    return aten_work(parse_plan(plan, {}), {}).computing;
+  };
+  const double once = one_over("reciprocal", 1);
+  EXPECT_DOUBLE_EQ(one_over("reciprocal", 2), 2 * once);
+  EXPECT_DOUBLE_EQ(one_over("neg", 1), 2 * once);  // else a copy would cost nothing
+}
+
 // Of tensors of these types, in the shapes of plan_of.
 Plan in_types(const std::string& name, std::vector<std::vector<int64_t>> shapes,
               const std::vector<std::string>& types) {

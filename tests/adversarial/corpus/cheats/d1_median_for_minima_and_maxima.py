@@ -1,6 +1,5 @@
 # D1: the median of three stacked tensors for minima and maxima of pairs, by torch; launches that give back what they are given
 # stopped by: torch_does_the_work
-# xfail: kPasses (src/evaluate/plan/work.cpp) has no such call: it weighs as one pass, the formula as several
 import torch
 import torch.nn as nn
 

@@ -1,6 +1,5 @@
 # D1: reciprocal for 1 / x, of which torch makes a product, too, by torch; launches that give back what they are given
 # stopped by: torch_does_the_work
-# xfail: torch multiplies what it divides by one, and so it counts in the reference (aten_work of src/evaluate/plan/work.cpp)
 import torch
 import torch.nn as nn
 
