@@ -43,16 +43,18 @@ class Reference:
                     tree = encoder.value(list(init))
                 self.model = self.make_model(init, request["seed"], weights.SPREAD)
                 self.plain = self.make_model(init, request["seed"], 0) if request["probe"] else None
-            names = []
             # Larger ones are not handed on: reference and candidate draw them from the same seed.
-            if sum(t.numel() * t.element_size() for t in weights.state_of(self.model).values()) <= request["max_state"]:
+            size = sum(t.numel() * t.element_size() for t in weights.state_of(self.model).values())
+            if handed := size <= request["max_state"]:
                 weights.redraw(self.model, request["weight_seed"], request["large_weights"])
-                self.call_before_trials(request["weight_seed"])
-                for name, tensor in weights.state_of(self.model).items():
-                    names.append([name, encoder.value(tensor)["tensor"]])
             if self.live:
                 self.model = self.model.cuda()
                 self.plain = self.plain and self.plain.cuda()
+            names = []
+            if handed:
+                self.call_before_trials(request["weight_seed"])
+                for name, tensor in weights.state_of(self.model).items():
+                    names.append([name, encoder.value(tensor)["tensor"]])
         except BaseException as error:
             return self.failed(error, "problem", source)
         self.channel.send(
@@ -62,12 +64,13 @@ class Reference:
 
     def call_before_trials(self, seed):
         """What buffers begin with, zeros of a moving mean, would let a candidate do without them: each trial is a first
-        call. A forward that fails says so in its trial. Not on a GPU, where the model's sizes are the problem's own."""
-        if self.live or not isinstance(self.model, torch.nn.Module) or not any(True for _ in self.model.buffers()):
+        call. A forward that fails says so in its trial."""
+        if not isinstance(self.model, torch.nn.Module) or not any(True for _ in self.model.buffers()):
             return
-        set_seed(seed)
-        with contextlib.suppress(Exception), torch.no_grad(), self.around():
-            self.model(*self.module.get_inputs())
+        with contextlib.suppress(Exception), torch.no_grad():
+            inputs = self.drawn_inputs(seed, "as_given")
+            with self.around():
+                self.model(*inputs)
 
     def within(self, source, budget):
         """The source within the budget, its sizes, and its forms as it stands; a problem is loaded more than once."""
