@@ -175,7 +175,7 @@ def test_what_is_derived_from_weights_when_the_module_is_made_is_right(plan, mod
     assert verdict["correct"] and verdict["notes"]["own_weights"] == "turned", verdict
     folded = magnitude(layer_norm("", AFFINE)).replace("self.norm.weight, self.norm.bias", "self.w, self.b")
     folded = folded.replace(
-        "nn.LayerNorm(64)", "nn.LayerNorm(64); n = self.norm; self.w, self.b = n.weight * 1, n.bias + 0"
+        "nn.LayerNorm(64)", "nn.LayerNorm(64); n = self.norm; self.w, self.b = n.weight.cuda() * 1, n.bias.cuda() + 0"
     )
     verdict = plan.judge(folded, problem=CASES["idle"][0], mode=mode)
     assert verdict["correct"], verdict
