@@ -288,6 +288,21 @@ bool spreads(const Call& call) {
   return call.in.size() > 1 && call.results() > given;
 }
 
+// A tensor of a launch that is larger than all its others together.
+const PlanValue* spread_by_launch(const Plan& plan, const PlanStep& step) {
+  std::set<const PlanValue*> values;
+  for (const PlanBinding& binding : step.bindings) {
+    if (binding.form == PlanBinding::Form::kTensor) values.insert(&plan.values[static_cast<size_t>(binding.value)]);
+  }
+  int64_t all = 0;
+  const PlanValue* largest = nullptr;
+  for (const PlanValue* value : values) {
+    all += value->elements();
+    if (largest == nullptr || value->elements() > largest->elements()) largest = value;
+  }
+  return largest && 2 * largest->elements() > all ? largest : nullptr;
+}
+
 // A cast to whole numbers.
 bool rounds(const Call& call) {
   return !call.out.empty() && !is_floating(call.out.front()->dtype) &&
@@ -385,7 +400,11 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference, std::string* he
   std::set<const PlanValue*> spread;  // larger than all that it was made of: never written by a fused kernel
   std::set<const PlanValue*> reciprocals;
   for (const PlanStep& step : plan.steps) {
-    if (step.kernel >= 0) continue;
+    if (step.kernel >= 0) {
+      const PlanValue* written = spread_by_launch(plan, step);
+      if (written && static_cast<double>(written->elements()) <= reference.spread) spread.insert(written);
+      continue;
+    }
     const Call call = call_of(plan, step);
     // Torch makes 1 / x of a reciprocal and a product with 1.
     if (call.name == "reciprocal") reciprocals.insert(call.out.begin(), call.out.end());
@@ -448,6 +467,7 @@ ReferenceWork reference_work(const Plan& plan) {
     for (const Values& some : {call.in, call.out}) tensors.insert(tensors.end(), some.begin(), some.end());
     if (only_moves(step.name)) continue;
     add_products(call, reference.products);
+    if (product_flops(call) == 0 && spreads(call)) reference.spread = std::max(reference.spread, call.results());
     computes = computes || !gathers(call.name);
   }
   reference.width = widest_of(tensors);

@@ -8,7 +8,8 @@
 //               transposed, of their inputs; of causal attention the unmasked part), else one for each element
 //               of the largest tensor; views, shapes and empty memory are free
 //               a tensor that operands were broadcast to, (a[:, None] * b).sum(), counts by its operations and not by
-//               its bytes: torch.mm does the same without writing it
+//               its bytes: torch.mm does the same without writing it. Nor does what a launch broadcast to, a tensor
+//               larger than all others of it, where the reference broadcasts to as many elements
 //               a recurrent layer's gates, which no tensor has, are written and read
 //               what operands are broadcast to within a call, and the rows that bags add up, count, though no tensor
 //               has them: cosines of all pairs and weighted bags are products
@@ -73,7 +74,8 @@ struct ReferenceWork {
   std::set<std::string> calls;  // without "aten::" and a last underscore
   Products products;
   Chains chains = {};
-  double width = 0;  // bytes of the widest type of its large tensors
+  double spread = 0;  // elements of the largest tensor that operands were broadcast to
+  double width = 0;   // bytes of the widest type of its large tensors
 };
 ReferenceWork reference_work(const Plan& plan);
 // Of a candidate's aten steps; `reference`: empty where it is not known. `heaviest`: set to the name of the call that

@@ -405,6 +405,22 @@ TEST(AtenWork, WhatOperandsAreBroadcastToCountsByItsOperationsOnly) {
                    64 * 32 / 20.0 + 4 * (16 * 32 + 64 + 64 * 32));
 }
 
+TEST(AtenWork, WhatALaunchBroadcastToCountsByItsOperationsWhereTheReferenceBroadcastsAsFar) {
+  Json reference = plan_of("mul", {{48, 1}, {40}, {48, 40}}, Json::array()), candidate = reference;
+  candidate["kernels"] = {
+      {{"name", "k"}, {"ir", Json::object()}, {"options", Json::object()}, {"errors", Json::object()}}};
+  candidate["steps"] = {call("empty", {{48, 40}}, 2),
+                        {{"launch", 0}, {"grid", {1, 1, 1}}, {"args", {{{"t", 0}}, {{"t", 1}}, {{"t", 2}}}}}};
+  for (Json* plan : {&reference, &candidate}) {
+    (*plan)["values"].push_back({{"dtype", "float32"}, {"shape", Json::array()}, {"stride", Json::array()}});
+    (*plan)["steps"].push_back(call("mean", {{{"t", 2}}}, 3));
+  }
+  const auto left = [&](const ReferenceWork& work) { return aten_work(parse_plan(candidate, {}), work).computing; };
+  const ReferenceWork work = reference_work(parse_plan(reference, {}));
+  EXPECT_DOUBLE_EQ(left(work), 48 * 40 / 20.0 + 4);
+  EXPECT_DOUBLE_EQ(left({.work = {}, .calls = {"mean"}, .products = {}}), 48 * 40 / 20.0 + 4 * 48 * 40 + 4);
+}
+
 TEST(AtenWork, WhatACallGoesOverWithoutWritingItCounts) {
   // Cosines of all pairs: 8 passes over 48 x 40 x 24.
   EXPECT_DOUBLE_EQ(work_of("cosine_similarity", {{48, 1, 24}, {40, 24}, {48, 40}}).computing,
