@@ -183,21 +183,11 @@ function listen(run) {
   const on = (name, take) => source.addEventListener(name, (event) => {
     if (source === events) take(JSON.parse(event.data));
   });
-  let lost = true;  // what came before the connection too
-  source.addEventListener('open', async () => {
-    if (source !== events) return;
-    live('live');
-    if (!lost) return;
-    lost = false;
-    const [result, curves] = await Promise.all([ 'result', 'curves' ].map((path) => api(path, {run})));
-    if (source !== events) return;
-    Object.assign(state, {result, curves});
-    later(...OF_STEPS);
+  source.addEventListener('open', () => {
+    if (source === events) live('live');
   });
   source.addEventListener('error', () => {
-    if (source !== events) return;
-    lost = true;
-    live('not connected');
+    if (source === events) live('not connected');
   });
   on('status', (status) => {
     state.status = status;
@@ -205,6 +195,10 @@ function listen(run) {
   });
   on('result', (result) => {
     state.result = result;
+    later(...OF_STEPS);
+  });
+  on('curves', (curves) => {  // at every connection: what came before it too
+    state.curves = curves;
     later(...OF_STEPS);
   });
   on('step', (step) => {

@@ -304,9 +304,11 @@ void DashboardServer::Impl::add_routes() {
   server.route_async("GET", "/api/events", [this](const net::Request& request, net::ResponderPtr reply) {
     const auto lock = enter();
     const std::string name = text_of(request, "run").empty() ? runs.only() : text_of(request, "run");
-    const Json status = open(name).status();
+    const RunFolder& folder = open(name);
+    const Json curves = folder.curves().to_json(RunFolder::kMostPoints);
     reply->begin_stream(200, "text/event-stream", {{"cache-control", "no-store"}});
-    reply->write(event("status", status));
+    // What there is comes in the stream too: an answer of its own could arrive behind the step that it lacks.
+    reply->write(event("status", folder.status()) + event("result", folder.result()) + event("curves", curves));
     listeners.push_back({name, std::move(reply)});
   });
 }

@@ -196,6 +196,29 @@ def test_a_step_that_is_written_is_drawn(visit, runs):
     until(page, "[...document.querySelectorAll('.chart h3 b')].some((one) => one.textContent === '0.875')")
 
 
+def test_a_step_that_comes_while_the_curves_are_on_their_way_is_drawn(visit, runs):
+    page = visit("/runs")
+    answered = []
+
+    def answer(route, _):
+        reply = route.fetch()
+        answered.append(0.25 + len(answered) / 8)
+        step = {"stage": "rl", "step": 61 + len(answered), "time": 1, "seconds": 1, "reward_mean": answered[-1]}
+        with open(runs / "second/steps.jsonl", "a") as file:
+            file.write(json.dumps(step) + "\n")
+        while step["step"] not in route.fetch().json()["rl"]["step"]:
+            pass  # then the server has told every page of it
+        route.fulfill(response=reply)
+
+    page.route(lambda url: "api/curves" in url and "run=second" in url, answer)
+    page.evaluate("location.hash = '#/overview?run=second'")
+    page.locator(".chart").first.wait_for()
+    until(page, "document.querySelector('#live').textContent === 'live'")
+    page.evaluate("fetch('api/status?run=second').then((reply) => reply.json())")  # behind what the page asked for
+    until(page, f"state.curves.rl.step.at(-1) === {61 + len(answered)}")
+    until(page, f"[...document.querySelectorAll('.chart h3 b')].some((one) => one.textContent === '{answered[-1]}')")
+
+
 def test_a_run_that_was_left_while_it_was_loaded_stays_left(visit):
     page = visit("/overview?run=first")
     held, streams = [], []

@@ -95,7 +95,7 @@ TEST(Dashboard, EventsFollowTheFiles) {
     EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return seen.find(text) != std::string::npos; }))
         << text;
   };
-  expect("event: status\ndata: {}\n\n");
+  expect("event: status\ndata: {}\n\nevent: result\ndata: null\n\nevent: curves\ndata: {}\n\n");
   append(run.folder.path() / "steps.jsonl", "{\"stage\":\"rl\",\"step\":1}\n{\"stage\":\"rl\",\"st");  // half-written
   expect("event: step\ndata: {\"stage\":\"rl\",\"step\":1}\n\n");
   EXPECT_EQ(run.get("/api/curves")["rl"]["step"].size(), 1u);
