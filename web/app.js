@@ -193,14 +193,13 @@ function listen(run) {
     state.status = status;
     later();
   });
-  on('result', (result) => {
-    state.result = result;
+  const put = (name, value) => {  // at every connection all of it comes: what is known already is not drawn anew
+    if (JSON.stringify(state[name]) === JSON.stringify(value)) return;
+    state[name] = value;
     later(...OF_STEPS);
-  });
-  on('curves', (curves) => {  // at every connection: what came before it too
-    state.curves = curves;
-    later(...OF_STEPS);
-  });
+  };
+  on('result', (result) => put('result', result));
+  on('curves', (curves) => put('curves', curves));
   on('step', (step) => {
     addStep(step);
     later(...OF_STEPS);
