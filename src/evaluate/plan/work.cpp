@@ -47,6 +47,7 @@ const std::unordered_map<std::string_view, double> kPasses = {
 const std::vector<std::string_view> kOfNorms = {"mean", "var", "std", "var_mean", "std_mean", "rsqrt", "sqrt", "sum"};
 const std::vector<std::string_view> kOfLosses = {"mean", "sum"};
 const std::vector<std::string_view> kOfSoftmax = {"max", "amax", "sum"};
+const std::vector<std::string_view> kOfLogSoftmax = {"logsumexp", "max", "amax", "sum"};
 const std::vector<std::string_view> kOfRecurrence = {"sigmoid", "tanh", "linear", "addmm"};
 const std::unordered_map<std::string_view, std::vector<std::string_view>> kParts = {
     {"batch_norm", kOfNorms},
@@ -61,8 +62,8 @@ const std::unordered_map<std::string_view, std::vector<std::string_view>> kParts
     {"rnn_relu", {"relu", "linear", "addmm"}},
     {"silu", {"sigmoid"}},
     {"mish", {"softplus", "tanh"}},
-    {"log_softmax", {"logsumexp", "max", "amax", "sum"}},
-    {"_log_softmax", {"logsumexp", "max", "amax", "sum"}},
+    {"log_softmax", kOfLogSoftmax},
+    {"_log_softmax", kOfLogSoftmax},
     {"scaled_dot_product_attention", {"softmax"}},
     {"softmax", kOfSoftmax},
     {"_softmax", kOfSoftmax},
