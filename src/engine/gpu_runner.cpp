@@ -47,6 +47,8 @@ int use_device(at::Device device) {
 
 int64_t most_rows(const EngineOptions& options) { return size_class(options.max_running); }
 
+bool is_short(const GpuBatch& step) { return step.tokens <= kTunedTokens; }
+
 }  // namespace
 
 std::string GpuRunner::refusal(const EngineOptions& options, const model::Model& model) {
@@ -114,12 +116,16 @@ void GpuRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows)
 void GpuRunner::forward() {
   const GpuRange range(batch_.decode_only ? "forward: decode" : "forward: prompts");
   // Short prompts come again and again. Between them and full steps there are many sizes, each rarely seen.
-  const bool short_step = batch_.tokens <= kTunedTokens;
-  if (tune_wanted_ && short_step) tune_layers(batch_.tokens, batch_.decode_only, 1);  // a request waits for this
+  if (tune_wanted_ && is_short(batch_)) tune_layers(batch_.tokens, batch_.decode_only, 1);  // a request waits for this
 
-  const bool repeats = batch_.repeats() && short_step && !asked_.scores_prompts();
-  if (const GpuGraph* graph = graphs_wanted_ && repeats ? graph_of_step() : nullptr) launch(*graph);
-  else queue_step();
+  const bool repeats = batch_.repeats() && is_short(batch_) && !asked_.scores_prompts();
+  Captured* shape = graphs_wanted_ && repeats ? seen_before() : nullptr;
+  if (shape != nullptr && shape->graph) {
+    launch(shape->graph);
+  } else {
+    queue_step();
+    if (shape != nullptr) capture(*shape);  // while the device computes
+  }
   if (asked_.any() && batch_.rows > 0) edit_and_draw();
 
   // The tokens' way home.
@@ -136,18 +142,20 @@ void GpuRunner::forward() {
   in_flight_.push_back({&drawn, asked_.any()});
 }
 
-// A decode or a short prompt alone of a shape that has run before becomes a graph; the first run has loaded every
-// kernel. Of more shapes than there may be graphs, the one that ran longest ago has to be seen anew.
-const GpuGraph* GpuRunner::graph_of_step() {
+// The place of the step's graph from the second step of its shape on. Of more shapes than there may be graphs, the one
+// that ran longest ago has to be seen anew.
+GpuRunner::Captured* GpuRunner::seen_before() {
   const auto [found, first] = graphs_.try_emplace(GraphKey{batch_.shape(), asked_.any()});
   found->second.used = ++steps_;
-  if (first) {
-    if (std::ssize(graphs_) <= kGraphs) return nullptr;
-    check_cuda(api_.stream_synchronize(stream_));  // it may be what runs
-    graphs_.erase(std::ranges::min_element(graphs_, {}, [](const auto& entry) { return entry.second.used; }));
-    return nullptr;
-  }
-  if (found->second.graph) return &found->second.graph;
+  if (!first) return &found->second;
+  if (std::ssize(graphs_) <= kGraphs) return nullptr;
+  check_cuda(api_.stream_synchronize(stream_));  // it may be what runs
+  graphs_.erase(std::ranges::min_element(graphs_, {}, [](const auto& entry) { return entry.second.used; }));
+  return nullptr;
+}
+
+// What was queued last, once more: that has loaded every kernel.
+void GpuRunner::capture(Captured& shape) {
   const GpuRange range("capture");
   check_cuda(api_.capture_begin(stream_));
   gpu::Graph captured = nullptr;
@@ -156,21 +164,19 @@ const GpuGraph* GpuRunner::graph_of_step() {
     queue_step();
   } catch (...) {
     api_.capture_end(stream_, &captured, &nodes);  // leaves the capture; its own error is the same one
-    graphs_.erase(found);
     throw;
   }
   const int error = api_.capture_end(stream_, &captured, &nodes);
   if (error == gpu::kOutOfMemory) {
     log::warn("no memory for another CUDA graph, after {}: steps are launched kernel by kernel", graphs_.size() - 1);
     graphs_wanted_ = false;
-    return nullptr;
+    return;
   }
   check_cuda(error);
-  found->second.graph = GpuGraph(captured, nodes);
+  shape.graph = GpuGraph(captured, nodes);
   log::debug("a CUDA graph of {} rows, {} blocks wide, {} nodes; {} shapes, {} MiB free", batch_.tokens,
              std::max(batch_.decode_width, batch_.prompt_width), nodes, graphs_.size(),
              kernels::free_memory(model_.device()) >> 20);
-  return &found->second.graph;
 }
 
 void GpuRunner::launch(const GpuGraph& graph) {
@@ -283,7 +289,7 @@ void GpuRunner::tune_head(int64_t rows) {
 }
 
 void GpuRunner::queue_step() {
-  check_cuda(api_.set_overlap(batch_.decode_only));
+  check_cuda(api_.set_overlap(is_short(batch_)));  // longer ones gain nothing: their kernels outlast any launch
   queue_layers();
   score_prompts();
   if (batch_.rows == 0) return;

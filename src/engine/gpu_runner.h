@@ -7,8 +7,9 @@
 // from the logits of all. So a decode is one launch on each GPU.
 //
 // A step is one copy of its numbers to the device, the layers, the draws and one copy of the tokens back into pinned
-// memory. Decodes, and a short prompt alone, of a size class that was seen before are one CUDA graph. A token that the
-// host has not read yet is picked up on the device, so a step may be queued while the one before runs.
+// memory. Decodes, and a short prompt alone, are one CUDA graph from the third of their size class on: it is captured
+// while the device computes the second. A token that the host has not read yet is picked up on the device, so a step
+// may be queued while the one before runs.
 //
 // Where more is asked of a step's logits than draws, ATen's operations read and edit them in place (logit_work.h), as
 // on the CPU, and forward() waits for them: its graph ends with the logits, and the draws are launched behind the
@@ -110,7 +111,8 @@ class GpuRunner : public Runner {
   void tune_at_start(int64_t most_rows);
   void tune_layers(int64_t rows, bool decodes, size_t count);
   void tune_head(int64_t rows);
-  const gpu::GpuGraph* graph_of_step();  // null: it must be queued
+  Captured* seen_before();  // null: its shape is new
+  void capture(Captured& shape);
   void launch(const gpu::GpuGraph& graph);
   void queue_step();
   void queue_layers();

@@ -129,7 +129,8 @@ void EngineServer::Impl::on_jobs(const char* method, const char* path, Handler h
 }
 
 void EngineServer::Impl::generate(const HttpRequest& request, const ResponderPtr& responder) {
-  GenerateBody body = generate_from_json(request.json(), *engine.tokenizer(), fresh_id(request));
+  const Json json = request.json();  // given back once the request is on its way
+  GenerateBody body = generate_from_json(json, *engine.tokenizer(), fresh_id(request));
   std::make_shared<GenerateExchange>(engine, jobs, responder, std::move(body))->launch(request.deadline);
 }
 
