@@ -377,25 +377,6 @@ TEST(ReferenceWork, OfLookingUpIsMovingData) {
   EXPECT_GT(of("mul").computing, 0);
 }
 
-TEST(Chains, AConvolutionOfSinglePlacesIsALink) {
-  const auto chain_of_filters = [](int64_t filter) {
-    const Json options = {nullptr, {1, 1}, {0, 0}, {1, 1}, false, {0, 0}, 1};
-    Json forward = plan_of("convolution", {{2, 32, 16, 16}, {256, 32, filter, filter}, {2, 256, 16, 16}}, options);
-    auto& values = forward["values"];
-    values.push_back({{"dtype", "float32"}, {"shape", {32, 256, 1, 1}}, {"stride", {256, 1, 1, 1}}, {"weight", "w"}});
-    values.push_back({{"dtype", "float32"}, {"shape", {2, 32, 16, 16}}, {"stride", {8192, 256, 16, 1}}});
-    Json second = forward["steps"][0];
-    second["args"][0] = {{"t", 2}};
-    second["args"][1] = {{"t", 3}};
-    second["out"] = {4};
-    forward["steps"].push_back(second);
-    forward["outputs"] = {{"tensor", 4}};
-    return chains_of(parse_plan(forward, {}));
-  };
-  EXPECT_GT(chain_of_filters(1).saved, 0);
-  EXPECT_EQ(chain_of_filters(3).saved, 0);
-}
-
 TEST(AtenWork, WhatOperandsAreBroadcastToCountsByItsOperationsOnly) {
   EXPECT_DOUBLE_EQ(work_of("mul", {{32, 48, 1}, {48, 40}, {32, 48, 40}}).computing,
                    32 * 48 * 40 / 20.0 + 4 * (32 * 48 + 48 * 40));
@@ -521,69 +502,6 @@ TEST(AtenWork, PartsOfAProductsResultAreNoMoreThanTheyAre) {
   EXPECT_NEAR(share_beside_pieces(1, 4096, 4096, 2048), 0.5, 0.02);
   EXPECT_NEAR(share_beside_pieces(1, 1024, 4096, 1024), 15.0 / 16, 0.02);
   EXPECT_EQ(share_beside_pieces(1, 4096, 4096, 4096), 0);
-}
-
-// A [512, 512], B [512, 512], v [512, 1]; 3 to 6: A B, (A B) v, B v, A (B v); 7: the sums of A B's rows, 8 of B's.
-Plan chain_of(const Json& steps) {
-  const auto tensor = [](int64_t columns) {
-    return Json{{"dtype", "float32"}, {"shape", {512, columns}}, {"stride", {columns, 1}}};
-  };
-  Json values = {tensor(512), tensor(512), tensor(1), tensor(512), tensor(1),
-                 tensor(1),   tensor(1),   tensor(1), tensor(1)};
-  for (size_t k = 0; k < 3; ++k) values[k]["input"] = k;
-  return parse_plan({{"values", values},
-                     {"kernels", Json::array()},
-                     {"steps", steps},
-                     {"outputs", {{"tensor", steps.back()["out"][0]}}},
-                     {"inputs", 3},
-                     {"texts", Json::array()},
-                     {"constants", Json::array()}},
-                    {});
-}
-
-Json mm(int left, int right, int out) { return call("mm", {{{"t", left}}, {{"t", right}}}, out); }
-Json row_sums(int of, int out) {
-  return {{"aten", "aten::sum"},
-          {"overload", "dim_IntList"},
-          {"args", {{{"t", of}}, {1}, true}},
-          {"kwargs", Json::object()},
-          {"out", {out}}};
-}
-
-TEST(Chains, WhatAnotherOrderSavesIsDoneByTorchWhereTorchMakesItsProducts) {
-  const ReferenceWork reference = reference_work(chain_of({mm(0, 1, 3), mm(3, 2, 4)}));
-  const auto share = [&](const Json& steps) {
-    return own_share({.computing = 1e30}, aten_work(chain_of(steps), reference), reference.work);
-  };
-  EXPECT_EQ(share({mm(1, 2, 5), mm(0, 5, 6)}), 0);
-  EXPECT_GT(share(Json::array({mm(1, 2, 5)})), 0.9);  // a kernel does the other product
-  EXPECT_LT(share({mm(0, 1, 3), mm(3, 2, 4)}), 0.1);
-}
-
-TEST(Chains, ASumOverAProductIsAProductWithOnes) {
-  const ReferenceWork reference = reference_work(chain_of({mm(0, 1, 3), row_sums(3, 7)}));
-  const auto share = [&](const Json& steps) {
-    return own_share({.computing = 1e30}, aten_work(chain_of(steps), reference), reference.work);
-  };
-  EXPECT_EQ(share({row_sums(1, 8), mm(0, 8, 6)}), 0);
-  EXPECT_GT(share(Json::array({row_sums(1, 8)})), 0.9);
-}
-
-TEST(Chains, AProductThatSomebodyElseLooksAtIsNeededAsItIs) {
-  EXPECT_EQ(chains_of(chain_of({mm(0, 1, 3), mm(3, 2, 4), row_sums(3, 7)})).saved, 0);
-  EXPECT_GT(chains_of(chain_of({mm(0, 1, 3), mm(3, 2, 4)})).saved, 0);
-}
-
-TEST(Chains, AsManyProductsAsAPlanMayHaveInARowTakeNoStack) {
-  const int products = static_cast<int>(PlanLimits().steps);
-  Plan plan;
-  plan.values.assign(static_cast<size_t>(products) + 1, {.shape = {2, 2}, .stride = {2, 1}, .weight = {}});
-  for (int k = 0; k < products; ++k) {
-    plan.steps.push_back(
-        {.name = "aten::mm", .args = Json::array({{{"t", k}}, {{"t", 0}}}), .kwargs = Json::object(), .out = {k + 1}});
-  }
-  plan.output_values = {products};
-  EXPECT_EQ(chains_of(plan).saved, 0);
 }
 
 TEST(OwnShare, IsTheSmallerOfTwo) {
