@@ -87,6 +87,7 @@ std::vector<std::string> RouteTable::methods_of(const std::vector<std::string>& 
   for (const Route& route : routes_) {
     if (!fit(route, parts, ignored).empty()) methods.insert(route.method);
   }
+  if (methods.contains("GET")) methods.insert("HEAD");
   return {methods.begin(), methods.end()};
 }
 

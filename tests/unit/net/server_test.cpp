@@ -241,6 +241,7 @@ TEST(Server, WrongMethodIs405WithAllow) {
   const auto reply = client.get(server.url() + "/echo").value();
   EXPECT_EQ(reply.status, 405);
   EXPECT_EQ(reply.headers.at("allow"), "POST");
+  EXPECT_EQ(client.request("POST", server.url() + "/health", "").value().headers.at("allow"), "GET, HEAD");
   EXPECT_EQ(client.request("OPTIONS", server.url() + "/echo", "").value().status, 204);
 }
 
