@@ -75,9 +75,7 @@ Products recurrent_products(const Call& call) {
   return products;
 }
 
-namespace {
-
-// The part of attention's scores that is used: all, or those of keys up to the query's own place, sum_i min(i, keys).
+// All, or those of keys up to the query's own place, sum_i min(i, keys).
 double unmasked(const Call& call) {
   const bool flash = call.name.find("flash") != std::string_view::npos;  // it has no mask before is_causal
   if (!call.flag("is_causal", flash ? 4 : 5) || call.out.empty()) return 1;
@@ -85,6 +83,8 @@ double unmasked(const Call& call) {
   const double square = std::min(queries, keys);
   return (square * (square + 1) / 2 + (queries - square) * keys) / std::max(1.0, queries * keys);
 }
+
+namespace {
 
 // Sizes of an operand of _trilinear with its new dimensions.
 std::vector<double> spread_out(const PlanValue& operand, const Json& added, size_t rank) {

@@ -30,6 +30,7 @@ Call call_of(const Plan& plan, const PlanStep& step);
 double size(const PlanValue& value, int64_t dimension);  // 1 where it has no such dimension; -1: the last
 bool is_distances(std::string_view name);                // of all pairs
 bool is_attention(const Call& call);
+double unmasked(const Call& call);  // the part of attention's scores that is used, as far as is_causal says it
 bool is_recurrent(std::string_view name);
 // Of a recurrent layer or cell: each of so many rows goes through every matrix of its weights.
 double recurrent_rows(const Call& call);

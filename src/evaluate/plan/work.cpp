@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <unordered_map>
 
 #include "base/rng.h"
@@ -27,11 +28,12 @@ const std::unordered_map<std::string_view, double> kPasses = {
     {"pow", 3}, {"copysign", 3}, {"heaviside", 3}, {"floor_divide", 2}, {"where", 4}, {"masked_fill", 4}, {"sgn", 4},
     {"trunc", 5}, {"floor", 4}, {"ceil", 4}, {"round", 6}, {"sqrt", 3}, {"sin", 2}, {"cos", 2}, {"asin", 5},
     {"acos", 6}, {"atan", 6}, {"erf", 40}, {"erfc", 41}, {"erfinv", 40}, {"lgamma", 40}, {"digamma", 40},
-    {"deg2rad", 2}, {"rad2deg", 2}, {"bitwise_xor", 5}, {"__xor__", 5}, {"logical_xor", 5},
+    {"deg2rad", 2}, {"rad2deg", 2}, {"ldexp", 2}, {"bitwise_xor", 5}, {"__xor__", 5}, {"logical_xor", 5},
     // reductions (one by one, a partial sum is read, a term is read, and their sum is written) and norms
     {"sum", 3}, {"amax", 3}, {"amin", 3}, {"max", 3}, {"min", 3}, {"median", 3}, {"kthvalue", 3}, {"sort", 6},
-    {"argsort", 6}, {"mean", 2}, {"prod", 3}, {"count_nonzero", 4}, {"cumsum", 2}, {"cumprod", 2}, {"var", 5},
-    {"std", 6}, {"var_mean", 6}, {"std_mean", 7}, {"norm", 4}, {"linalg_vector_norm", 4},
+    {"argsort", 6}, {"mean", 2}, {"prod", 3}, {"any", 3}, {"all", 3}, {"count_nonzero", 4}, {"cumsum", 2}, {"cumprod", 2}, {"var", 5},
+    {"std", 6}, {"var_mean", 6}, {"std_mean", 7}, {"norm", 4}, {"linalg_vector_norm", 4}, {"_weight_norm", 6},
+    {"_weight_norm_interface", 6},
     {"logsumexp", 6}, {"logcumsumexp", 5}, {"aminmax", 2}, {"softmax", 6}, {"_softmax", 6}, {"_safe_softmax", 6},
     {"log_softmax", 7}, {"_log_softmax", 7}, {"native_layer_norm", 9}, {"layer_norm", 9}, {"native_group_norm", 9},
     {"group_norm", 9}, {"native_batch_norm", 9}, {"_native_batch_norm_legit", 9}, {"batch_norm", 9},
@@ -105,10 +107,17 @@ double bytes_of(const PlanValue& value, const ReferenceWork& reference) {
   return static_cast<double>(value.elements()) * width_of(value, reference);
 }
 
-// Of the widest type among tensors of half as many elements as the largest one, or more: counters and indices are none.
+// Of the widest type among tensors of half as many elements as the largest one of numbers with fractions, where there
+// are any, or more: counters and indices are none.
 double widest_of(const Values& values) {
-  int64_t most = 0;
-  for (const PlanValue* value : values) most = std::max(most, value->elements());
+  const auto most_of_type = [&](bool floating) {
+    int64_t most = 0;
+    for (const PlanValue* value : values) {
+      if (!floating || is_floating(value->dtype)) most = std::max(most, value->elements());
+    }
+    return most;
+  };
+  const int64_t fractions = most_of_type(true), most = fractions > 0 ? fractions : most_of_type(false);
   size_t width = 0;
   for (const PlanValue* value : values) {
     if (2 * value->elements() >= most) width = std::max(width, size_of(value->dtype));
@@ -120,13 +129,17 @@ bool is_bag(const Call& call) {
   return call.name.find("embedding_bag") != std::string_view::npos && call.in.size() > 1;
 }
 
-// What a recurrent layer makes on the way, every product's results, is written and read.
-double gate_bytes(const Call& call, const ReferenceWork& reference) {
+// What a recurrent layer makes on the way: every product's results.
+double gates_of(const Call& call) {
   double elements = 0;
   if (is_recurrent(call.name)) {
     for (const PlanValue* matrix : recurrent_matrices(call)) elements += recurrent_rows(call) * size(*matrix, 0);
   }
-  return call.in.empty() ? 0 : 2 * elements * width_of(*call.in[0], reference);
+  return elements;
+}
+// They are written and read.
+double gate_bytes(const Call& call, const ReferenceWork& reference) {
+  return call.in.empty() ? 0 : 2 * gates_of(call) * width_of(*call.in[0], reference);
 }
 
 // Elements of the rows that bags take from their table.
@@ -220,8 +233,9 @@ double within_bytes(const Call& call, const ReferenceWork& reference) {
   return call.out.empty() ? 0 : 2 * within(call) * bytes_of(*call.out.front(), reference);
 }
 
-// Bytes that a formula of elementary calls would move beside the call's own tensors.
-double hidden_bytes(const Call& call, const ReferenceWork& reference) {
+// Bytes that a formula of elementary calls would move beside the call's own tensors. `spelled_out`: flops of its
+// products that the reference's products are not.
+double hidden_bytes(const Call& call, const ReferenceWork& reference, double spelled_out) {
   const auto& [name, in] = std::pair(call.name, call.in);
   if (call.out.empty() || in.empty()) return 0;
   // Of what the reference sorts, values and places.
@@ -233,10 +247,9 @@ double hidden_bytes(const Call& call, const ReferenceWork& reference) {
   if (name == "topk" && call.argument(1).is_number())  // so many maxima, each taken out before the next
     return kOfSums * bytes_of(*in[0], reference) * call.argument(1).get<double>();
   if (const double pairs = compared(call); pairs > 0) return kOnPairs * pairs / kFlopsPerByte;
-  // Where a reference makes no products at all, their terms are written, read and added up.
-  if (reference.products.empty() && reference.work.computing > 0 && product_flops(call) > 0)
-    return (1 + kOfSums) * element * product_flops(call) / 2;
-  const bool fused = std::any_of(reference.calls.begin(), reference.calls.end(), adds_product);
+  // Of products that a reference makes none of, terms are written, read and added up.
+  if (reference.work.computing > 0 && spelled_out > 0) return (1 + kOfSums) * element * spelled_out / 2;
+  const bool fused = std::ranges::any_of(reference.calls | std::views::keys, adds_product);
   if (adds_product(name) && in.size() > 2 && !fused && !reference.calls.empty()) return 2 * element * call.results();
   if (is_attention(call)) {
     constexpr double kOnScores = 18;  // two products, scale, mask and softmax read and write them
@@ -304,16 +317,19 @@ const PlanValue* spread_by_launch(const Plan& plan, const PlanStep& step) {
   return largest && 2 * largest->elements() > all ? largest : nullptr;
 }
 
-// A cast to whole numbers.
+// A cast to whole numbers, or of numbers to bools, which is a comparison.
 bool rounds(const Call& call) {
-  return !call.out.empty() && !is_floating(call.out.front()->dtype) &&
-         std::any_of(call.in.begin(), call.in.end(), [](const PlanValue* value) { return is_floating(value->dtype); });
+  if (call.out.empty() || is_floating(call.out.front()->dtype)) return false;
+  const bool to_bool = call.out.front()->dtype == Dtype::kBool;
+  return std::ranges::any_of(call.in, [&](const PlanValue* value) {
+    return is_floating(value->dtype) || (to_bool && value->dtype != Dtype::kBool);
+  });
 }
 
 // Data that a call only moves. A triangle is a mask where the reference has no call for one, but a product.
 bool moves_data(const Call& call, const ReferenceWork& reference) {
   if (!only_moves(call.step.name) || rounds(call)) return false;
-  return !masks(call) || std::any_of(reference.calls.begin(), reference.calls.end(), is_mask);
+  return !masks(call) || std::ranges::any_of(reference.calls | std::views::keys, is_mask);
 }
 
 // A product or quotient with 1.
@@ -394,16 +410,44 @@ double part_of_zeros(const TensorView& tensor) {
   return static_cast<double>(zeros) / kLooks;
 }
 
-Work aten_work(const Plan& plan, const ReferenceWork& reference, std::string* heaviest) {
+namespace {
+
+struct Counted {
   Work work;
+  double unwritten = 0;  // ReferenceWork
+};
+
+// Elements that a call goes over.
+double most_of(const Call& call) {
+  double most = std::max(call.results(), hidden_elements(call));
+  for (const PlanValue* value : call.in) most = std::max(most, static_cast<double>(value->elements()));
+  return most;
+}
+
+// The part of so many elements that the reference's calls of this name went over, which is then spent.
+double known_part(std::map<std::string, double>& known, const std::string& name, double elements) {
+  const auto found = known.find(name);
+  if (found == known.end()) return 0;
+  const double part = std::min(1.0, found->second / std::max(1.0, elements));
+  found->second -= part * elements;
+  return part;
+}
+
+constexpr std::string_view kCausal = "attention that is causal";
+
+Counted count(const Plan& plan, const ReferenceWork& reference, std::string* heaviest = nullptr) {
+  Work work;
+  double unwritten = 0;
   std::map<std::string_view, double> computing;  // by name
   Products products;
   std::set<const PlanValue*> spread;  // larger than all that it was made of: never written by a fused kernel
   std::set<const PlanValue*> reciprocals;
+  std::map<std::string, double> known_calls = reference.calls;
+  double pieces = 0;  // flops that can be the reference's products in pieces
+  for (const auto& [length, flops] : reference.products) pieces += kMostSaved * flops;
   for (const PlanStep& step : plan.steps) {
     if (step.kernel >= 0) {
-      const PlanValue* written = spread_by_launch(plan, step);
-      if (written && static_cast<double>(written->elements()) <= reference.spread) spread.insert(written);
+      if (const PlanValue* written = spread_by_launch(plan, step)) spread.insert(written);
       continue;
     }
     const Call call = call_of(plan, step);
@@ -411,46 +455,65 @@ Work aten_work(const Plan& plan, const ReferenceWork& reference, std::string* he
     if (call.name == "reciprocal") reciprocals.insert(call.out.begin(), call.out.end());
     const bool of_one = by_one(call) && !call.in.empty() && reciprocals.contains(call.in.front());
     const bool moves = moves_data(call, reference), free = is_free(step.name) || of_one;
-    double product = 0;
+    double product = 0, spelled_out = 0;
     if (!moves && !free) {
       product = std::max(product_flops(call), unlisted_flops(call));
+      // That a mask is causal is the candidate's word where the reference's is a tensor.
+      if (product > 0 && is_attention(call) && !reference.calls.empty() &&
+          !reference.calls.contains(std::string(kCausal)))
+        product /= unmasked(call);
+      spelled_out = std::max(0.0, product_flops(call) - pieces);
+      pieces = std::max(0.0, pieces - product_flops(call));
       add_products(call, products);
     }
     // Of a table of rows those that are taken are read.
     double read = is_bag(call) ? (rows_of_bags(call) - static_cast<double>(call.in[0]->elements())) *
                                      width_of(*call.in[0], reference)
                                : gate_bytes(call, reference);
-    double most = std::max(call.results(), hidden_elements(call)), inputs = 0;
+    double inputs = 0, spared = 0;
+    double kept = 0;  // elements of the largest operand that is written
     bool of_spread = false;
     std::set<const PlanValue*> seen;  // x * x reads x once
     for (const PlanValue* value : call.in) {
       const auto elements = static_cast<double>(value->elements());
-      most = std::max(most, elements);
       inputs += elements;
-      of_spread = of_spread || spread.contains(value);
-      if (!spread.contains(value) && seen.insert(value).second) read += bytes_of(*value, call, reference);
+      if (spread.contains(value)) of_spread = true;
+      else kept = std::max(kept, elements);
+      if (seen.insert(value).second) (spread.contains(value) ? spared : read) += bytes_of(*value, call, reference);
     }
     const bool wider = product == 0 && !moves && !free && spreads(call);
     double bytes = read;
     for (const PlanValue* value : call.out) {
-      const bool stays = of_spread && (free || static_cast<double>(value->elements()) >= inputs / 2);
+      const auto elements = static_cast<double>(value->elements());
+      // With an operand of its own size that is written a result is no more spread than that one.
+      const bool stays = of_spread && (free || (elements >= inputs / 2 && elements > kept));
       if (wider || stays) spread.insert(value);
-      else bytes += bytes_of(*value, call, reference);
+      (wider || stays ? spared : bytes) += bytes_of(*value, call, reference);
     }
     if (free) continue;
-    const bool known = reference.calls.contains(std::string(call.name));
-    const double passes = known ? 1 : passes_of(call.name);
-    const double all = passes * ((product > 0 ? product : most) / kFlopsPerByte + bytes) +
-                       (known ? 0 : hidden_bytes(call, reference)) +
-                       (reference.calls.contains(with_options(call)) ? 0 : within_bytes(call, reference));
+    const double most = most_of(call), known = known_part(known_calls, std::string(call.name), most);
+    const double passes = known + (1 - known) * passes_of(call.name);
+    double all = passes * ((product > 0 ? product : most) / kFlopsPerByte + bytes);
+    if (known < 1) all += (1 - known) * hidden_bytes(call, reference, spelled_out);
+    if (within(call) > 0)
+      all += (1 - known_part(known_calls, with_options(call), most)) * within_bytes(call, reference);
     (moves ? work.moving : work.computing) += all;
+    unwritten += passes * spared;
     if (!moves) computing[call.name] += all;
   }
   const auto most = std::ranges::max_element(computing, {}, [](const auto& one) { return one.second; });
   if (heaviest && most != computing.end()) *heaviest = most->first;
   work.computing += saved_by_pieces(products, reference.products) / kFlopsPerByte;
   work.computing += saved_by_order(plan, reference.chains);
-  return work;
+  return {work, unwritten};
+}
+
+}  // namespace
+
+Work aten_work(const Plan& plan, const ReferenceWork& reference, std::string* heaviest) {
+  Counted own = count(plan, reference, heaviest);
+  own.work.computing += std::max(0.0, own.unwritten - reference.unwritten);
+  return own.work;
 }
 
 ReferenceWork reference_work(const Plan& plan) {
@@ -460,19 +523,23 @@ ReferenceWork reference_work(const Plan& plan) {
   for (const PlanStep& step : plan.steps) {
     if (step.kernel >= 0) continue;
     const Call call = call_of(plan, step);
-    reference.calls.emplace(call.name);
-    if (const auto parts = kParts.find(call.name); parts != kParts.end())
-      reference.calls.insert(parts->second.begin(), parts->second.end());
-    if (within(call) > 0) reference.calls.insert(with_options(call));
+    const double most = most_of(call);
+    reference.calls[std::string(call.name)] += most;
+    if (const auto parts = kParts.find(call.name); parts != kParts.end()) {
+      for (const std::string_view part : parts->second) reference.calls[std::string(part)] += most + gates_of(call);
+    }
+    if (within(call) > 0) reference.calls[with_options(call)] += most;
+    if (is_attention(call) && unmasked(call) < 1) reference.calls[std::string(kCausal)] += most;
     if (is_free(step.name)) continue;
     for (const Values& some : {call.in, call.out}) tensors.insert(tensors.end(), some.begin(), some.end());
     if (only_moves(step.name)) continue;
     add_products(call, reference.products);
-    if (product_flops(call) == 0 && spreads(call)) reference.spread = std::max(reference.spread, call.results());
     computes = computes || !gathers(call.name);
   }
   reference.width = widest_of(tensors);
-  reference.work = aten_work(plan, reference);
+  const Counted own = count(plan, reference);
+  reference.work = own.work;
+  reference.unwritten = own.unwritten;
   if (!computes) reference.work = {.moving = reference.work.of(true)};
   reference.chains = chains_of(plan);
   return reference;

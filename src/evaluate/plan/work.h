@@ -8,16 +8,19 @@
 //               transposed, of their inputs; of causal attention the unmasked part), else one for each element
 //               of the largest tensor; views, shapes and empty memory are free
 //               a tensor that operands were broadcast to, (a[:, None] * b).sum(), counts by its operations and not by
-//               its bytes: torch.mm does the same without writing it. Nor does what a launch broadcast to, a tensor
-//               larger than all others of it, where the reference broadcasts to as many elements
+//               its bytes: torch.mm does the same without writing it. Nor does what is made of it, unless with a
+//               written operand as large, or what a launch broadcast to, a tensor larger than all others of it. In all
+//               a candidate is spared as many bytes as the reference
 //               a recurrent layer's gates, which no tensor has, are written and read
 //               what operands are broadcast to within a call, and the rows that bags add up, count, though no tensor
 //               has them: cosines of all pairs and weighted bags are products
 //               one call for what a formula spells out in several (gelu, softmax, a norm, attention, a pool's windows,
 //               a search, a count, a product of a reference that makes none, a factor within a call) weighs as much as
-//               these, where the reference makes neither that call itself nor one that it is a part of (the means and
-//               variances of a batch norm); one that selects (topk, median, max) as the sort from which the reference
-//               takes it
+//               these, beyond the elements that the reference has go through that call itself, or through one that it
+//               is a part of (the means and variances of a batch norm); one that selects (topk, median, max) as the
+//               sort from which the reference takes it. Products that the reference's in pieces cannot be, more than
+//               four times all of these, weigh as their terms, and causal attention as all of it where the
+//               reference's mask is a tensor
 //               what is given to a call twice is read once
 //               numbers of narrower types than the reference's weigh as the reference's (a chain in half precision),
 //               and so do bools that are computed with (a sum of them); as masks these are bytes
@@ -71,11 +74,12 @@ using Products = std::map<int64_t, double>;
 // What a problem's own code has torch do.
 struct ReferenceWork {
   Work work;
-  std::set<std::string> calls;  // without "aten::" and a last underscore
+  // Its calls, without "aten::" and a last underscore, and those that they are made of: elements that they go over.
+  std::map<std::string, double> calls;
   Products products;
   Chains chains = {};
-  double spread = 0;  // elements of the largest tensor that operands were broadcast to
-  double width = 0;   // bytes of the widest type of its large tensors
+  double unwritten = 0;  // bytes of tensors that operands were broadcast to: not in `work`
+  double width = 0;      // bytes of the widest type of its large tensors
 };
 ReferenceWork reference_work(const Plan& plan);
 // Of a candidate's aten steps; `reference`: empty where it is not known. `heaviest`: set to the name of the call that

@@ -25,13 +25,19 @@ Json call(const std::string& name, const Json& args, int out) {
   return {{"aten", "aten::" + name}, {"overload", ""}, {"args", args}, {"kwargs", Json::object()}, {"out", {out}}};
 }
 
+std::map<std::string, double> of_any_size(const std::set<std::string>& calls) {
+  std::map<std::string, double> elements;
+  for (const std::string& call : calls) elements[call] = 1e12;
+  return elements;
+}
+
 TEST(AtenWork, IsFlopsAndBytes) {
   const Json x = {{"t", 0}}, w = {{"t", 1}}, y = {{"t", 2}};
   const Work product = aten_work(plan_of(Json::array({call("linear", {x, w}, 2)})), {});
   EXPECT_DOUBLE_EQ(product.computing, 2.0 * 64 * 16 * 32 / 20 + 4 * (64 * 32 + 16 * 32 + 64 * 16));
   EXPECT_EQ(product.moving, 0);
   const Work both = aten_work(plan_of(Json::array({call("linear", {x, w}, 2), call("relu", Json::array({y}), 3)})),
-                              {.work = {}, .calls = {"relu"}, .products = {}});
+                              {.work = {}, .calls = of_any_size({"relu"}), .products = {}});
   EXPECT_DOUBLE_EQ(both.computing - product.computing, 64 * 16 / 20.0 + 4 * 2 * 64 * 16);
 }
 
@@ -212,7 +218,8 @@ Json plan_of(const std::string& name, const std::vector<std::vector<int64_t>>& s
 
 Work work_of(const std::string& name, const std::vector<std::vector<int64_t>>& shapes, const Json& more = Json::array(),
              const std::set<std::string>& familiar = {}) {
-  return aten_work(parse_plan(plan_of(name, shapes, more), {}), {.work = {}, .calls = familiar, .products = {}});
+  return aten_work(parse_plan(plan_of(name, shapes, more), {}),
+                   {.work = {}, .calls = of_any_size(familiar), .products = {}});
 }
 
 TEST(AtenWork, OfATransposedConvolutionEachInputGoesToAFiltersResults) {
@@ -248,6 +255,16 @@ TEST(AtenWork, OneCallForAFormulaWeighsAsItsCallsWhereTheReferenceSpellsItOut) {
 }
 
 // Its statistics are a part of the reference's batch norm, which would weigh more in passes of its own than all of it.
+TEST(AtenWork, ACallIsTheReferencesForAsManyElementsAsThatHas) {
+  const auto gelu_of = [](int64_t rows) {
+    return parse_plan(plan_of("gelu", {{rows, 64}, {rows, 64}}, Json::array()), {});
+  };
+  const ReferenceWork reference = reference_work(gelu_of(16));
+  const double row = 64 / 20.0 + 4 * 2 * 64;
+  EXPECT_DOUBLE_EQ(aten_work(gelu_of(16), reference).computing, 16 * row);
+  EXPECT_DOUBLE_EQ(aten_work(gelu_of(64), reference).computing, (16 + 48 * 14) * row);
+}
+
 TEST(AtenWork, APartOfACallOfTheReferencesWeighsAsOneCall) {
   const std::vector<std::vector<int64_t>> shapes = {{64, 16}, {16}};
   const ReferenceWork norm = reference_work(parse_plan(plan_of("batch_norm", {{64, 16}, {64, 16}}, Json::array()), {}));
@@ -268,12 +285,16 @@ TEST(AtenWork, ASelectionWeighsAsTheSortThatTheReferenceTakesItFrom) {
 }
 
 TEST(AtenWork, AProductOfAReferenceWithoutAnyWeighsAsItsTerms) {
-  const ReferenceWork spelled_out = {.work = {.computing = 1}, .calls = {"mul", "sum"}, .products = {}};
-  const ReferenceWork with_products = {.work = {.computing = 1}, .calls = {"bmm"}, .products = {{32, 1}}};
+  const ReferenceWork spelled_out = {.work = {.computing = 1}, .calls = of_any_size({"mul", "sum"}), .products = {}};
+  const ReferenceWork with_products = {
+      .work = {.computing = 1}, .calls = of_any_size({"bmm"}), .products = {{32, 1024}}};
   const Plan rows = parse_plan(plan_of("mm", {{64, 32}, {32, 1}, {64, 1}}, Json::array()), {});
   const double once = 2.0 * 64 * 32 / 20 + 4 * (64 * 32 + 32 + 64);
   EXPECT_DOUBLE_EQ(aten_work(rows, with_products).computing, once);
   EXPECT_DOUBLE_EQ(aten_work(rows, spelled_out).computing, once + 4 * 4 * 64 * 32);
+  // Four times a small product are its pieces, the rest is none of it.
+  const ReferenceWork small = {.work = {.computing = 1}, .calls = of_any_size({"bmm"}), .products = {{8, 64}}};
+  EXPECT_DOUBLE_EQ(aten_work(rows, small).computing, once + 4 * 4 * (64 * 32 - 4 * 64 / 2));
 }
 
 TEST(AtenWork, AFactorWithinACallIsAnOperation) {
@@ -321,7 +342,8 @@ TEST(AtenWork, ANarrowerTypeThanTheReferencesWeighsAsTheReferences) {
 }
 
 TEST(AtenWork, BoolsAreBytesAsMasksAndNumbersWhereTheyAreComputedWith) {
-  const ReferenceWork reference{.work = {}, .calls = {"gt", "where", "sum", "bitwise_and"}, .products = {}, .width = 4};
+  const ReferenceWork reference{
+      .work = {}, .calls = of_any_size({"gt", "where", "sum", "bitwise_and"}), .products = {}, .width = 4};
   const auto bytes = [&](const std::string& name, const std::vector<std::string>& types) {
     const std::vector<std::vector<int64_t>> shapes(types.size(), {64, 512});
     return aten_work(in_types(name, shapes, types), reference).computing / (64 * 512) - 1 / 20.0;
@@ -378,12 +400,32 @@ TEST(ReferenceWork, OfLookingUpIsMovingData) {
 }
 
 TEST(AtenWork, WhatOperandsAreBroadcastToCountsByItsOperationsOnly) {
-  EXPECT_DOUBLE_EQ(work_of("mul", {{32, 48, 1}, {48, 40}, {32, 48, 40}}).computing,
-                   32 * 48 * 40 / 20.0 + 4 * (32 * 48 + 48 * 40));
+  const Plan outer = parse_plan(plan_of("mul", {{32, 48, 1}, {48, 40}, {32, 48, 40}}, Json::array()), {});
+  EXPECT_DOUBLE_EQ(reference_work(outer).work.computing, 32 * 48 * 40 / 20.0 + 4 * (32 * 48 + 48 * 40));
   EXPECT_DOUBLE_EQ(work_of("add", {{64, 16}, {16}, {64, 16}}).computing, 64 * 16 / 20.0 + 4 * (2 * 64 * 16 + 16));
   // An embedding's rows are written, however small its table is.
   EXPECT_DOUBLE_EQ(work_of("embedding", {{16, 32}, {64}, {64, 32}}).computing,
                    64 * 32 / 20.0 + 4 * (16 * 32 + 64 + 64 * 32));
+}
+
+// A column of zeros times a row of them, added to x [48, 40]: x is read, what it becomes is written.
+TEST(AtenWork, WhatIsAddedToABroadcastResultIsWritten) {
+  Json steps = plan_of("mul", {{48, 1}, {40}, {48, 40}}, Json::array());
+  const ReferenceWork spread = reference_work(parse_plan(steps, {}));
+  EXPECT_DOUBLE_EQ(spread.unwritten, 4 * 48 * 40);
+  const Json like = steps["values"][2];
+  for (int k = 0; k < 3; ++k) steps["values"].push_back(like);
+  steps["values"][3]["input"] = 2;
+  steps["inputs"] = 3;
+  steps["steps"].push_back(call("add", {{{"t", 3}}, {{"t", 2}}}, 4));
+  steps["steps"].push_back(call("relu", Json::array({{{"t", 4}}}), 5));
+  const Plan plan = parse_plan(steps, {});
+  const double written = 48 * 40 * 3 / 20.0 + 4 * (48 + 40 + 4 * 48 * 40);
+  EXPECT_DOUBLE_EQ(reference_work(plan).work.computing, written);
+  // As many bytes are spared as the reference was: here that its own product is written, and read.
+  EXPECT_DOUBLE_EQ(aten_work(plan, reference_work(plan)).computing, written);
+  const ReferenceWork none{.work = {}, .calls = of_any_size({"mul", "add", "relu"}), .products = {}};
+  EXPECT_DOUBLE_EQ(aten_work(plan, none).computing, written + 2 * 4 * 48 * 40);
 }
 
 TEST(AtenWork, WhatALaunchBroadcastToCountsByItsOperationsWhereTheReferenceBroadcastsAsFar) {
@@ -399,7 +441,8 @@ TEST(AtenWork, WhatALaunchBroadcastToCountsByItsOperationsWhereTheReferenceBroad
   const auto left = [&](const ReferenceWork& work) { return aten_work(parse_plan(candidate, {}), work).computing; };
   const ReferenceWork work = reference_work(parse_plan(reference, {}));
   EXPECT_DOUBLE_EQ(left(work), 48 * 40 / 20.0 + 4);
-  EXPECT_DOUBLE_EQ(left({.work = {}, .calls = {"mean"}, .products = {}}), 48 * 40 / 20.0 + 4 * 48 * 40 + 4);
+  EXPECT_DOUBLE_EQ(left({.work = {}, .calls = of_any_size({"mean"}), .products = {}}),
+                   48 * 40 / 20.0 + 4 * 48 * 40 + 4);
 }
 
 TEST(AtenWork, WhatACallGoesOverWithoutWritingItCounts) {
