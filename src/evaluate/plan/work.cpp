@@ -453,7 +453,8 @@ Counted count(const Plan& plan, const ReferenceWork& reference, std::string* hea
   for (const auto& [length, flops] : reference.products) pieces += kMostSaved * flops;
   for (const PlanStep& step : plan.steps) {
     if (step.kernel >= 0) {
-      if (const PlanValue* written = spread_by_launch(plan, step)) spread.insert(written);
+      const PlanValue* written = spread_by_launch(plan, step);
+      if (written && static_cast<double>(written->elements()) <= reference.spread) spread.insert(written);
       continue;
     }
     const Call call = call_of(plan, step);
@@ -540,6 +541,7 @@ ReferenceWork reference_work(const Plan& plan) {
     for (const Values& some : {call.in, call.out}) tensors.insert(tensors.end(), some.begin(), some.end());
     if (only_moves(step.name)) continue;
     add_products(call, reference.products);
+    if (product_flops(call) == 0 && spreads(call)) reference.spread = std::max(reference.spread, call.results());
     computes = computes || !gathers(call.name);
   }
   reference.width = widest_of(tensors);

@@ -9,8 +9,8 @@
 //               of the largest tensor; views, shapes and empty memory are free
 //               a tensor that operands were broadcast to, (a[:, None] * b).sum(), counts by its operations and not by
 //               its bytes: torch.mm does the same without writing it. Nor does what is made of it, unless with a
-//               written operand as large, or what a launch broadcast to, a tensor larger than all others of it. In all
-//               a candidate is spared as many bytes as the reference
+//               written operand as large, or what a launch broadcast to, a tensor larger than all others of it, where
+//               the reference broadcasts to as many elements. In all a candidate is spared as many bytes as it
 //               a recurrent layer's gates, which no tensor has, are written and read
 //               what operands are broadcast to within a call, and the rows that bags add up, count, though no tensor
 //               has them: cosines of all pairs and weighted bags are products
@@ -78,7 +78,8 @@ struct ReferenceWork {
   std::map<std::string, double> calls;
   Products products;
   Chains chains = {};
-  double unwritten = 0;  // bytes of tensors that operands were broadcast to: not in `work`
+  double spread = 0;     // elements of the largest tensor that operands were broadcast to
+  double unwritten = 0;  // bytes of such tensors: not in `work`
   double width = 0;      // bytes of the widest type of its large tensors
 };
 ReferenceWork reference_work(const Plan& plan);
