@@ -113,6 +113,22 @@ Origin::Origin(const RecipeConfig& config, const fs::path& run)
         }
       }) {}
 
+void check_inputs(const RecipeConfig& config, const fs::path& run) {
+  const fs::path file = run / kFile;
+  if (!fs::exists(file)) return;
+  const Json origin = parse_json(read_file(file), file.string());
+  const Json inputs = optional_field<Json>(origin, "inputs", Json::object(), file.string());
+  for (const auto& [key, path] : inputs_of(config)) {
+    if (key == "model.path" || !inputs.contains(key)) continue;
+    const auto was = require<std::string>(inputs[key], "digest", file.string());
+    const auto is = require<std::string>(digest_of(path), "digest", key);
+    if (is != was)
+      fail(ErrorKind::kConflict,
+           "{} ({}) is not what this run began with: digest {}, then {}; put it back, or begin another run (--output)",
+           key, path.string(), is, was);
+  }
+}
+
 RecipeConfig recipe_like(const fs::path& folder, const std::vector<std::string>& overrides) {
   const fs::path recipe = folder / "recipe.yaml", file = folder / kFile;
   if (!fs::exists(recipe))

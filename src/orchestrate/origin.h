@@ -30,6 +30,10 @@ class Origin {
   std::jthread thread_;
 };
 
+// Of a run that goes on: data and problems that the config's stages read are what they were when it began. Throws
+// kConflict (key, path, digests). A model is not read again for it: what it was is in the checkpoints.
+void check_inputs(const RecipeConfig& config, const fs::path& run);
+
 // The recipe of the run in `folder`, for one like it; `overrides` as of load_recipe. Throws kConflict where an input is
 // not what it was (its path, was and is), and warns where the program or a package is another.
 RecipeConfig recipe_like(const fs::path& folder, const std::vector<std::string>& overrides);

@@ -142,6 +142,14 @@ std::vector<std::string> stages_left(const RecipeConfig& config, const RunRecord
   return stages;
 }
 
+RecipeConfig with_stages_left(RecipeConfig config, const RunRecord& record) {
+  const auto left = stages_left(config, record);
+  std::erase_if(config.stages, [&](const std::string& stage) {
+    return std::ranges::none_of(left, [&](const std::string& one) { return one.starts_with(stage); });
+  });
+  return config;
+}
+
 void train_rl(RunContext& run) {
   run.start_trainer("rl", run.config.rl.train, current_model(run.config, run.record), run.config.rl.steps);
   run_rl(run);
@@ -366,6 +374,7 @@ void run_recipe(const RecipeConfig& given, const RunOptions& options) {
   RunRecord record(fs::absolute(folder), options.resume);
   keep_recipe(config, record);
   open_longer_stages(config, record);
+  if (options.resume) check_inputs(with_stages_left(config, record), record.folder());
   Origin origin(config, record.folder());
   for (const fs::path& swept : SharedFolder::sweep()) log::info("removed {}, which a killed run left", swept.string());
   if (options.resume && stages_left(config, record).empty()) return show_finished(config, record, options.json);

@@ -60,7 +60,7 @@ std::string progress_text(const RunRecord::Progress& progress) {
   constexpr int kBar = 20;
   std::string text = fmt::format("{:<10}", progress.stage);
   if (progress.total > 0) {
-    const double part = static_cast<double>(progress.done) / static_cast<double>(progress.total);
+    const double part = std::min(1.0, static_cast<double>(progress.done) / static_cast<double>(progress.total));
     const int filled = static_cast<int>(part * kBar);
     text += fmt::format(" [{}{}] {}/{}", std::string(filled, '#'), std::string(kBar - filled, '.'), progress.done,
                         progress.total);

@@ -39,7 +39,9 @@ def shape_kernel(x, o, M: tl.constexpr, N: tl.constexpr, OP: tl.constexpr):
         left, right = tl.split(tl.reshape(a, (M, N // 2, 2)))
         tl.store(o + flat, tl.reshape(tl.interleave(left, right), (M * N,)))
     elif OP == "cat":
-        tl.store(o + tl.arange(0, 2 * M), tl.cat(tl.sum(a, 1), tl.max(a, 1), can_reorder=True))
+        # In whatever order, the same of places and values.
+        places = tl.cat(r, r + M, can_reorder=True)
+        tl.store(o + places, tl.cat(tl.sum(a, 1), tl.max(a, 1), can_reorder=True))
     elif OP == "broadcast":
         tl.store(
             o + r[:, None] * N + c[None, :], tl.broadcast_to(tl.sum(a, 1)[:, None], (M, N)) + tl.sum(a, 0)[None, :]

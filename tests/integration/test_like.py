@@ -26,17 +26,21 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     pairs = folder / "pairs.jsonl"
     shutil.copy(ROOT / "problems/quickstart/pairs.jsonl", pairs)
+    tritonforge(*command(folder))
+    return folder
+
+
+def command(folder, steps=3):
     small = [
         "stages=[sft]",
-        "sft.steps=3",
+        f"sft.steps={steps}",
         "sft.tokens_per_step=256",
         "dashboard_port=0",
         "seed=5",
-        f"data.pairs={pairs}",
+        f"data.pairs={folder / 'pairs.jsonl'}",
     ]
     flags = [part for value in small for part in ("--set", value)]
-    tritonforge("run", "recipes/quickstart.yaml", "--output", folder / "run", *flags)
-    return folder
+    return ["run", "recipes/quickstart.yaml", "--output", folder / "run", *flags]
 
 
 def test_the_folder_says_how_it_was_made(made):
@@ -73,6 +77,19 @@ def test_like_refuses_other_data(made):
         assert f"data.pairs was {pairs}, which is not there" in tritonforge(*flags, code=1).stderr
     finally:
         pairs.write_bytes(whole)
+
+
+def test_a_run_goes_on_with_the_data_that_it_began_with(made):
+    pairs = made / "pairs.jsonl"
+    whole = pairs.read_bytes()
+    pairs.write_bytes(whole[: whole.index(b"\n") + 1] + whole)
+    try:
+        tritonforge(*command(made), "--resume")  # nothing reads them any more
+        refused = tritonforge(*command(made, steps=4), "--resume", code=1).stderr
+        assert f"data.pairs ({pairs}) is not what this run began with: digest" in refused
+    finally:
+        pairs.write_bytes(whole)
+    tritonforge(*command(made, steps=4), "--resume")
 
 
 def test_like_wants_a_run_and_no_recipe(made):

@@ -155,11 +155,25 @@ void store(Machine& m, const Instruction& i) {
   const uint64_t* addresses = m.at<uint64_t>(i.in[0]);
   const uint8_t* mask = i.in[2] >= 0 ? m.at<uint8_t>(i.in[2]) : nullptr;
   std::byte* spare = m.scratch(4, static_cast<size_t>(i.n * size));
-  runs(addresses, mask, i.single & 4, i.n, size, [&](int64_t first, int64_t count) {
-    const std::byte* bytes = encoded(i.kind, value, first, count, spare);
-    std::byte* to = reach(m, Memory::Access::kStore, addresses[first], count, size, bytes);
-    std::memcpy(to, bytes, static_cast<size_t>(count * size));
-    m.work.bytes += static_cast<double>(count * size);
+  const auto each_run = [&](auto use) {
+    runs(addresses, mask, i.single & 4, i.n, size, [&](int64_t first, int64_t count) {
+      const std::byte* bytes = encoded(i.kind, value, first, count, spare);
+      use(reach(m, Memory::Access::kStore, addresses[first], count, size, bytes), bytes, addresses[first],
+          static_cast<size_t>(count * size));
+    });
+  };
+  uint64_t end = 0;
+  bool ascending = true;
+  each_run([&](std::byte* to, const std::byte* bytes, uint64_t from, size_t length) {
+    std::memcpy(to, bytes, length);
+    m.work.bytes += static_cast<double>(length);
+    ascending = ascending && from >= end;
+    end = from + length;
+  });
+  if (ascending) return;
+  // Which of several lanes stays where they store to one place is nobody's to know, unless all store the same.
+  each_run([&](const std::byte* at, const std::byte* bytes, uint64_t, size_t length) {
+    if (std::memcmp(at, bytes, length) != 0) m.fault("lanes of a store write different values to one place");
   });
 }
 

@@ -159,12 +159,6 @@ void split(Machine& m, const Instruction& i) {
   });
 }
 
-void cat(Machine& m, const Instruction& i) {
-  const size_t half = static_cast<size_t>(i.n / 2 * held_size(i.out_kind));
-  std::memcpy(m.at<std::byte>(i.out[0]), m.at<std::byte>(i.in[0]), half);
-  std::memcpy(m.at<std::byte>(i.out[0]) + half, m.at<std::byte>(i.in[1]), half);
-}
-
 void gather(Machine& m, const Instruction& i) {
   const auto& shape = i.detail->shape;  // of the source
   const auto& out_shape = i.detail->out_shape;

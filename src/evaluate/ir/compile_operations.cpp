@@ -214,7 +214,8 @@ bool Compiler::shape_operation(const Operation& op, Env& env, const Type& type) 
     same_kind(a);
     if (at(a).type != at(b).type || at(a).type.elements() * 2 != type.elements())
       wrong(op, "{} from {}", to_string(type), to_string(at(a).type));
-    Instruction i{.run = n == "tt.join" ? run::join : run::cat,
+    // tt.cat may reorder, and joins what each thread has of both: nobody may count on one after the other.
+    Instruction i{.run = run::join,
                   .kind = type.kind,
                   .out_kind = type.kind,
                   .n = type.elements(),

@@ -137,7 +137,10 @@ double product_flops(const Call& call) {
     const double taken = transposed ? static_cast<double>(in[0]->elements()) : results;
     return 2 * taken * static_cast<double>(in[1]->elements()) / size(*in[1], 0);
   }
-  if (is_attention(call)) return 4 * results * size(*in[1], -2) * unmasked(call);
+  if (is_attention(call) && !call.out.empty()) {  // queries with keys, scores with values
+    const double of_keys = size(*in[0], -1) / std::max(1.0, size(*call.out.front(), -1));
+    return 2 * results * size(*in[1], -2) * (1 + of_keys) * unmasked(call);
+  }
   double flops = 0;
   if (is_recurrent(name)) {
     for (const auto& [length, of_it] : recurrent_products(call)) flops += of_it;

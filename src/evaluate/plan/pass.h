@@ -44,6 +44,7 @@ class Pass {
   // kernel's, or that the deadline passed), kUsage, kUnsupported.
   void run(const std::function<bool(int)>& launches, const std::function<void(size_t)>& after = {});
   const std::vector<at::Tensor>& inputs() const { return given_.inputs; }
+  const std::vector<at::Tensor>& constants() const { return given_.constants; }
   std::vector<at::Tensor> outputs() const;
   // Of each output: the input whose memory it is, or -1.
   std::vector<int> aliases() const;

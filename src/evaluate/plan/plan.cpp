@@ -65,7 +65,9 @@ const Names kMoving = {
     "clone", "contiguous", "copy", "copy_", "_to_copy", "to", "cat", "stack", "repeat", "repeat_interleave", "flip",
     "roll", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d",
     "pixel_shuffle", "pixel_unshuffle", "rot90", "tril", "triu", "tril_", "triu_", "im2col", "upsample_nearest1d",
-    "upsample_nearest2d"};
+    "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact3d", "reflection_pad3d", "replication_pad3d", "channel_shuffle", "native_channel_shuffle",
+    "diag_embed", "diagonal_copy", "block_diag", "diagonal_scatter", "select_scatter", "slice_scatter"};
 
 const Names kComputing = {
     // elementwise

@@ -54,11 +54,11 @@ void Replayer::forget_copies() {
   impl_->kept_weights.clear();
 }
 
-Pass Replayer::begin(std::vector<at::Tensor> inputs, const PassOptions& options) {
-  Given given{.inputs = std::move(inputs)};
-  const auto& constants = impl_->plan.constants;
-  for (size_t k = 0; k < constants.size(); ++k)
-    given.constants.push_back(impl_->fresh(impl_->kept_constants, k, constants[k]));
+Pass Replayer::begin(std::vector<at::Tensor> inputs, const PassOptions& options, std::vector<at::Tensor> constants) {
+  Given given{.inputs = std::move(inputs), .constants = std::move(constants)};
+  const auto& recorded = impl_->plan.constants;
+  for (size_t k = given.constants.size(); k < recorded.size(); ++k)
+    given.constants.push_back(impl_->fresh(impl_->kept_constants, k, recorded[k]));
   std::set<std::string> used;
   for (const PlanValue& value : impl_->plan.values) used.insert(value.weight);
   size_t index = 0;
@@ -83,17 +83,36 @@ Replay Replayer::run(const ReplayRequest& request) {
   return result;
 }
 
+// An accumulator that nobody clears is right at the first call alone.
+std::vector<at::Tensor> Replayer::constants_after(const std::vector<at::Tensor>& inputs, const ReplayRequest& request) {
+  std::vector<at::Tensor> copies;
+  for (const at::Tensor& input : inputs) copies.push_back(input.clone());
+  ReplayRequest first = request;
+  first.again = first.weigh = false;
+  const Finished call = run(std::move(copies), first);
+  std::vector<at::Tensor> left;  // the next pass takes the place of this one's memory
+  for (const at::Tensor& constant : call.constants) left.push_back(constant.clone());
+  if (!impl_->launcher->device().is_cpu()) {
+    for (const at::Tensor& tensor : call.placed) wipe(tensor);
+  }
+  return left;
+}
+
 Finished Replayer::run(std::vector<at::Tensor> inputs, const ReplayRequest& request) {
   const Deadline deadline = Deadline::after(request.timeout_s);
-  Pass pass = begin(std::move(inputs), {.order_seed = request.order_seed,
-                                        .schedule = request.schedule,
-                                        .weigh = request.weigh,
-                                        .guard = request.guard,
-                                        .deadline = deadline});
+  std::vector<at::Tensor> constants;
+  if (request.again && !impl_->plan.constants.empty()) constants = constants_after(inputs, request);
+  Pass pass = begin(std::move(inputs),
+                    {.order_seed = request.order_seed,
+                     .schedule = request.schedule,
+                     .weigh = request.weigh,
+                     .guard = request.guard,
+                     .deadline = deadline},
+                    std::move(constants));
   seed_torch(request.forward_seed, impl_->launcher->device());
   pass.run([&](int kernel) { return request.launch && kernel != request.without; });
   LaunchReport report = impl_->launcher->end();
-  return {pass.inputs(), pass.outputs(), pass.aliases(), pass.placed(), std::move(report)};
+  return {pass.inputs(), pass.outputs(), pass.aliases(), pass.constants(), pass.placed(), std::move(report)};
 }
 
 void seed_torch(uint64_t seed, at::Device device) {

@@ -19,6 +19,7 @@ struct ReplayRequest {
   ir::Schedule schedule = ir::Schedule::kDrawn;
   bool launch = true;  // false: launches are left out, to see whether they matter
   int without = -1;    // this kernel's alone are
+  bool again = false;  // as a second call, which finds the constants as one on the same inputs left them
   bool guard = true;   // memory is watched for writes beyond its ends
   bool weigh = false;  // what each launch does is compared with what it was given, for own_share
   double timeout_s = 60;
@@ -28,6 +29,7 @@ struct ReplayRequest {
 struct Finished {
   std::vector<at::Tensor> inputs, outputs;  // inputs after the call
   std::vector<int> aliases;                 // of each output: the input whose memory it is, or -1
+  std::vector<at::Tensor> constants;        // after the call
   std::vector<at::Tensor> placed;           // everything that the pass had
   LaunchReport report;
 };
@@ -50,9 +52,9 @@ class Replayer {
   Replay run(const ReplayRequest& request);
   // The same over inputs of the device, which it may write into; `request.inputs` are not looked at.
   Finished run(std::vector<at::Tensor> inputs, const ReplayRequest& request);
-  // A pass of its own steps over inputs of the device, which it may write into, and fresh copies of constants and
-  // weights.
-  Pass begin(std::vector<at::Tensor> inputs, const PassOptions& options);
+  // A pass of its own steps over inputs of the device, which it may write into, fresh copies of weights and
+  // `constants`; fresh copies of the plan's where these are none.
+  Pass begin(std::vector<at::Tensor> inputs, const PassOptions& options, std::vector<at::Tensor> constants = {});
   // From here on the steps of `choice`; those of the recorder's choice before. Throws kUsage.
   void choose(const Choice& choice);
   // A GPU's copies of constants and weights, from which each pass copies, are made anew from the host's.
@@ -62,6 +64,7 @@ class Replayer {
 
  private:
   struct Impl;
+  std::vector<at::Tensor> constants_after(const std::vector<at::Tensor>& inputs, const ReplayRequest& request);
   std::unique_ptr<Impl> impl_;
 };
 

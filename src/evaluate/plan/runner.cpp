@@ -302,6 +302,7 @@ void PlanRunner::ask(size_t trial, const Way& way, Call& call) {
   request.header["without"] = way.without;
   request.header["schedule"] = name_of(way.schedule);
   request.header["weigh"] = weigh;
+  request.header["again"] = way.whole() && trial > 0 && trial + 1 == context_.reference.trials.size();
   replayer_->send(request.header, request.payload, "replaying");
   call.frame = replayer_->receive("replaying", 2 * expected.payload.size() + kMaxPlanBytes);
   const Json& header = call.frame.header;

@@ -137,9 +137,14 @@ double gates_of(const Call& call) {
   }
   return elements;
 }
-// They are written and read.
+// They are written and read. Where the reference's loop of cells reads its matrices at every step, so does the layer.
 double gate_bytes(const Call& call, const ReferenceWork& reference) {
-  return call.in.empty() ? 0 : 2 * gates_of(call) * width_of(*call.in[0], reference);
+  if (call.in.size() < 2 || !is_recurrent(call.name)) return 0;
+  double bytes = 2 * gates_of(call) * width_of(*call.in[0], reference);
+  if (reference.calls.empty() || reference.calls.contains(std::string(call.name))) return bytes;
+  const double steps = recurrent_rows(call) / std::max(1.0, size(*call.in[1], -2));
+  for (const PlanValue* matrix : recurrent_matrices(call)) bytes += (steps - 1) * bytes_of(*matrix, reference);
+  return bytes;
 }
 
 // Elements of the rows that bags take from their table.
@@ -156,8 +161,9 @@ void add_products(const Call& call, Products& products) {
     return;
   }
   if (is_attention(call)) {
-    products[std::llround(size(*call.in[0], -1))] += flops / 2;
-    products[std::llround(size(*call.in[1], -2))] += flops / 2;
+    const double width = size(*call.in[0], -1), of_keys = width / (width + size(*call.out.front(), -1));
+    products[std::llround(width)] += flops * of_keys;
+    products[std::llround(size(*call.in[1], -2))] += flops * (1 - of_keys);
     return;
   }
   const bool distances = is_distances(call.name);  // half of it may be done as a product

@@ -103,6 +103,31 @@ TEST(ProductFlops, OfCausalAttentionAreThoseOfKeysUpToTheQuery) {
   EXPECT_EQ(attention_flops(16, 16, Json::array({{{"t", 0}}})), 0);  // whatever its mask leaves
 }
 
+TEST(AtenWork, ThatAttentionIsCausalCountsWhereTheReferencesIs) {
+  const auto attention = [](bool causal) {
+    Json values = Json::array();
+    for (size_t k = 0; k < 4; ++k) {
+      values.push_back({{"dtype", "float32"}, {"shape", {8, 16, 4}}, {"stride", {64, 4, 1}}});
+      if (k < 3) values[k]["input"] = k;
+    }
+    Json step = call("scaled_dot_product_attention", {{{"t", 0}}, {{"t", 1}}, {{"t", 2}}}, 3);
+    step["kwargs"] = {{"is_causal", causal}};
+    return parse_plan({{"values", values},
+                       {"kernels", Json::array()},
+                       {"steps", {step}},
+                       {"outputs", {{"tensor", 0}}},
+                       {"inputs", 3},
+                       {"texts", Json::array()},
+                       {"constants", Json::array()}},
+                      {});
+  };
+  const Plan whole = attention(false), causal = attention(true);
+  const double all = reference_work(whole).work.computing, half = reference_work(causal).work.computing;
+  EXPECT_DOUBLE_EQ(all - half, 128.0 * (256 - 136) / 20);
+  EXPECT_DOUBLE_EQ(aten_work(causal, reference_work(causal)).computing, half);
+  EXPECT_DOUBLE_EQ(aten_work(causal, reference_work(whole)).computing, all);
+}
+
 // x [5, 2, 8] and states of 3: 10 rows through [12, 8] and [12, 3].
 TEST(ProductFlops, OfARecurrentLayerAreThoseOfItsWeights) {
   const auto tensor = [](std::vector<int64_t> shape) {
