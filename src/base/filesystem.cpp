@@ -70,6 +70,13 @@ std::string read_file(const fs::path& path) {
   return text;
 }
 
+std::string read_source(const fs::path& path) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  std::string text = read_file(path);
+  if (text.starts_with(kMark)) text.erase(0, kMark.size());
+  return text;
+}
+
 void fsync_path(const fs::path& path) {
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   if (file.get() < 0 || ::fsync(file.get()) != 0) {

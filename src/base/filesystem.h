@@ -11,9 +11,11 @@
 namespace tritonforge {
 namespace fs = std::filesystem;
 
-// Both throw kNotFound, kUsage (a folder) or kCorrupt (the disk does not give it) naming the path.
+// All throw kNotFound, kUsage (a folder) or kCorrupt (the disk does not give it) naming the path.
 std::string read_file(const fs::path& path);
 void read_pieces(const fs::path& path, const std::function<void(std::string_view piece)>& take);  // the same in parts
+// Of a program: without the byte order mark that editors on Windows put before it.
+std::string read_source(const fs::path& path);
 
 // Writes beside `path`, fsyncs, renames over it: a reader sees the old or the new file, never a part. Throws
 // kUnavailable with the reason (disk full, ...) and leaves the old file as it was.

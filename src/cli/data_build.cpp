@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/config.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "base/progress.h"
 #include "cli/flags.h"
@@ -149,6 +150,11 @@ void build(const BuildFlags& flags) {
   progress.finish();
   const Json json = to_json(card);
   const fs::path output = config["output"].as<std::string>();
+  if (card.splits.empty())
+    log::warn("nothing was kept: {}", card.stages[0].in == 0
+                                          ? "there is no row in the sources"
+                                          : fmt::format("{} rows were read and dropped; {} says why", card.stages[0].in,
+                                                        (output / "dropped.jsonl").string()));
   write_file_atomic(output / "card.txt", dataset::card_text(json));
   write_file_atomic(output / "card.json", json.dump(1) + "\n");
   print_card(output, flags.json);

@@ -161,8 +161,8 @@ void add_evaluate_command(CLI::App& app) {
       "ends with 0 where the candidate passes, 1 where it fails or cheats, 2 where the problem itself is at fault");
   command->callback([flags] {
     EvaluateFlags& given = *flags;
-    given.request.problem_source = read_file(given.problem);
-    given.request.candidate = read_file(given.candidate);
+    given.request.problem_source = read_source(given.problem);
+    given.request.candidate = read_source(given.candidate);
     given.request.fresh_seeds = !given.reproducible;
     choose_gpus(given.evaluator);
     evaluate::Evaluator evaluator(given.evaluator);

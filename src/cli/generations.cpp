@@ -66,7 +66,7 @@ Trajectory judge(evaluate::Evaluator& evaluator, const orchestrate::RecipeConfig
   request.seed = static_cast<uint64_t>(config.seed);
   request.problem_id = problem.id;
   request.problem_source = problem.source;
-  request.candidate = read_file(file);
+  request.candidate = read_source(file);
   const Json asked = {to_json(request), request.seed, config.evaluator.device, checksum(request.problem_source),
                       checksum(request.candidate)};
   const std::string key = checksum(asked.dump());

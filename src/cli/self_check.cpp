@@ -22,9 +22,16 @@ Json to_json(const Problem& problem, const evaluate::ProblemCheck& check) {
   return row;
 }
 
+// The first line; of a syntax error that says where, and the last one what.
+std::string in_a_line(const std::string& reason) {
+  const std::string first = reason.substr(0, reason.find('\n'));
+  const std::string last = reason.substr(reason.rfind('\n') + 1);
+  return first.find("  File \"") == std::string::npos || last == reason ? first : first + ": " + last;
+}
+
 std::string line(const Problem& problem, const evaluate::ProblemCheck& check) {
   std::string text = fmt::format("{}  {}", check.admitted ? "admitted" : "barred  ", problem.id);
-  if (!check.admitted) return text + ": " + check.reason.substr(0, check.reason.find('\n'));
+  if (!check.admitted) return text + ": " + in_a_line(check.reason);
   if (!check.admission) return text;
   const evaluate::Admission& how = *check.admission;
   if (how.tolerance != 1) text += fmt::format("  tolerance x {:.3g}", how.tolerance);

@@ -70,7 +70,7 @@ std::optional<int> level_of_folder(const fs::path& folder) {
 
 Problem read_problem_file(const fs::path& file) {
   Problem problem;
-  problem.source = read_file(file);
+  problem.source = read_source(file);
   check_source(problem.source, file.string());
   const std::string stem = file.stem().string();
   std::tie(problem.problem_id, problem.name) = split_number(stem);

@@ -2,6 +2,7 @@
 
 #include "base/hub.h"
 #include "base/rng.h"
+#include "dataset/build/card.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -37,14 +38,24 @@ std::vector<dataset::Pair> training_pairs(const RecipeConfig& config) {
   return pairs;
 }
 
-std::optional<fs::path> packed_stem(const RecipeConfig& config) {
-  if (config.data.conversations.empty()) return std::nullopt;
-  const fs::path path = resolve_path(config.data.conversations);
-  for (const fs::path& stem : {path, path / "packed" / "train"}) {
-    fs::path tokens = stem;
-    if (fs::is_regular_file(tokens += ".tokens")) return stem;
+Conversations conversations(const RecipeConfig& config) {
+  const std::string& given = config.data.conversations;
+  const fs::path path = resolve_path(given);
+  if (fs::is_regular_file(path.string() + ".tokens")) return {path, /*packed=*/true};
+  if (!fs::exists(path))
+    fail(ErrorKind::kNotFound, "data.conversations: no such file or folder: {}{}", given, pull_hint(given));
+  const auto written = dataset::outputs_in_card(path);
+  const auto holds = [&](const char* file) {  // what the card does not list is of another build
+    return (!written || written->contains(file)) && fs::is_regular_file(path / file);
+  };
+  if (holds("packed/train.tokens")) return {path / "packed" / "train", /*packed=*/true};
+  if (!written) return {path};
+  for (const char* file : {"jsonl/train.jsonl", "parquet/train.parquet"}) {
+    if (holds(file)) return {path / file};
   }
-  return std::nullopt;
+  fail(ErrorKind::kUsage,
+       "data.conversations: {} holds no packed/train, jsonl/train.jsonl or parquet/train.parquet; its build wrote {}",
+       given, fmt::join(*written, ", "));
 }
 
 std::vector<Problem> rl_problems(const RecipeConfig& config) {

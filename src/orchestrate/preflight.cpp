@@ -111,9 +111,7 @@ void check_plan(const RecipeConfig& config) {
   const bool sft = config.has_stage("sft");
   if (sft && !data.text.empty() && !fs::is_regular_file(resolve_path(data.text)))
     fail(ErrorKind::kNotFound, "data.text: no such file: {}{}", data.text, pull_hint(data.text));
-  if (sft && !data.conversations.empty() && !packed_stem(config) && !fs::exists(resolve_path(data.conversations)))
-    fail(ErrorKind::kNotFound, "data.conversations: no such file or folder: {}{}", data.conversations,
-         pull_hint(data.conversations));
+  if (sft && !data.conversations.empty()) conversations(config);
   if (config.has_stage("data") || (sft && data.from_pairs())) training_pairs(config);
   if (!config.generates()) return;
   if (config.model.is_chat()) {  // what its prompts take is the server's to say

@@ -94,16 +94,16 @@ void add_text(SftData& data, const RecipeConfig& config, const tokenizer::Tokeni
 }
 
 // Conversations of anybody's, each tokenised as RL would hold it.
-void add_conversations(SftData& data, const RecipeConfig& config, const tokenizer::ChatCodec& codec) {
+void add_conversations(SftData& data, const fs::path& path, const tokenizer::ChatCodec& codec, bool enable_thinking) {
   dataset::ChatOptions options;
-  options.path = resolve_path(config.data.conversations);
+  options.path = path;
   const auto source = dataset::make_chat(options);
   int64_t dropped = 0;
   while (const auto row = source->next()) {
     if (row->dropped) {
       if (++dropped <= 3) log::warn("data.conversations: {}: {}; left out", row->place, row->dropped->reason);
     } else {
-      data.add(tokenizer::taught_tokens(codec, row->messages, config.rollout.enable_thinking));
+      data.add(tokenizer::taught_tokens(codec, row->messages, enable_thinking));
     }
   }
   if (dropped > 0) log::warn("data.conversations: {} conversations were left out", dropped);
@@ -122,12 +122,13 @@ SftData packed(const RecipeConfig& config, const fs::path& stem, const fs::path&
 }
 
 SftData tokenized(const RecipeConfig& config, const fs::path& base) {
-  if (const auto stem = packed_stem(config)) return packed(config, *stem, base);
   SftData data(config.sft.max_sequence);
   if (!config.data.text.empty()) {
     add_text(data, config, tokenizer::Tokenizer::load(base));
   } else if (!config.data.conversations.empty()) {
-    add_conversations(data, config, *tokenizer::load_chat_codec(base));
+    const auto [path, is_packed] = conversations(config);
+    if (is_packed) return packed(config, path, base);
+    add_conversations(data, path, *tokenizer::load_chat_codec(base), config.rollout.enable_thinking);
   } else {
     const auto codec = tokenizer::load_chat_codec(base);
     for (const dataset::Pair& pair : training_pairs(config)) data.add(tokens_of(pair, *codec, config.rollout));
@@ -137,9 +138,11 @@ SftData tokenized(const RecipeConfig& config, const fs::path& base) {
 
 SftData usable(const RecipeConfig& config, const fs::path& base) {
   SftData data = tokenized(config, base);
-  if (data.size() == 0)
+  if (data.size() > 0) return data;
+  if (data.too_long > 0)
     fail(ErrorKind::kUsage, "sft.max_sequence: every example is longer than {} tokens", config.sft.max_sequence);
-  return data;
+  if (!config.data.text.empty()) fail(ErrorKind::kUsage, "data.text: no example in {}", config.data.text);
+  fail(ErrorKind::kUsage, "data.conversations: no example in {}", conversations(config).path.string());
 }
 
 // Which examples each step trains on: epoch after epoch of a seeded shuffle, cut by the token budget. A function of

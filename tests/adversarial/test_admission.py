@@ -62,6 +62,13 @@ def checked(tmp_path_factory):
     return {row["id"].split("_", 1)[1]: row for row in report["results"]}
 
 
+def test_a_problem_that_is_no_python_is_barred_with_what_is_wrong(tmp_path):
+    (tmp_path / "1_colon.py").write_text(problem("x").replace("def forward(self, x):", "def forward(self, x)"))
+    command = [BINARY, "bench", "--self-check", "--problems", tmp_path]
+    said = subprocess.run(command, capture_output=True, text=True)
+    assert "own code fails" in said.stdout and said.stdout.splitlines()[0].endswith("SyntaxError: expected ':'"), said
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_self_check(checked, name):
     _, admitted, wanted = CASES[name]

@@ -134,6 +134,28 @@ def test_the_card_is_shown_and_a_row_too(built, tmp_path):
     assert "has no row" in run("data", "show", folder / "jsonl/train.jsonl", "--row", 99999, code=2)
 
 
+def test_a_build_takes_the_place_of_the_earlier_one(tmp_path):
+    stages = "[clean, convert: {prompt: minimal}, tokens, split: {by: hash, holdout: 0.3}]"
+    config = write_config(tmp_path, some_pairs(tmp_path, 30), stages)
+    run("data", "build", config)
+    assert (tmp_path / "out/packed/holdout.tokens").exists()
+    more = ["--set", "outputs=[jsonl]", "--set", "stages=[clean, convert: {prompt: minimal}]"]
+    card = json.loads(run("data", "build", config, *more, "--json"))
+    assert card["splits"]["train"]["rows"] > 20
+    files = {str(file.relative_to(tmp_path / "out")) for file in (tmp_path / "out").rglob("*") if file.is_file()}
+    assert files == {"card.json", "card.txt", "dropped.jsonl", "jsonl/train.jsonl"}
+    # One that ends early leaves them whole; one that keeps nothing says so.
+    run("data", "build", config, "--set", "outputs=[packed]", "--set", "stages=[convert: {prompt: minimal}]", code=2)
+    assert json.loads(run("data", "stats", tmp_path / "out", "--json")) == card
+    assert (tmp_path / "out/jsonl/train.jsonl").exists()
+    pairs = tmp_path / "pairs.jsonl"
+    for text, reason in (("", "there is no row in the sources"), ("{broken\n", "1 rows were read and dropped")):
+        pairs.write_text(text)
+        done = subprocess.run(command("data", "build", config, *more), capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == 0 and f"nothing was kept: {reason}" in done.stderr
+        assert not (tmp_path / "out/jsonl/train.jsonl").exists()
+
+
 def test_a_run_and_a_build_without_conversations_are_no_data_to_show(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/recipe.yaml").write_text("stages: [sft]\n")
@@ -219,20 +241,50 @@ def test_a_killed_judgement_repeats_nothing(tmp_path):
     assert len(keys) == len(set(keys)) == 10
 
 
+def sft_recipe(folder, name, data):
+    recipe = folder / f"{name}.yaml"
+    recipe.write_text(
+        f"extends: {ROOT}/recipes/quickstart.yaml\nname: {name}\ndashboard_port: 0\nstages: [sft]\n"
+        f"data: {{pairs: '', conversations: {data}}}\n"
+        "sft: {steps: 2, tokens_per_step: 1024, train: {checkpoint_interval: 0}}\n"
+    )
+    return recipe
+
+
 def test_sft_takes_it_packed_and_as_conversations_alike(built, tmp_path):
-    folder, _ = built
+    folder, card = built
+    for kind in ("jsonl", "parquet"):  # a build's folder without packed
+        (tmp_path / f"only_{kind}").mkdir()
+        for name in (kind, "dropped.jsonl"):
+            (tmp_path / f"only_{kind}" / name).symlink_to(folder / name)
+        listed = {name: "" for name in card["outputs"] if name.startswith((kind, "dropped"))}
+        (tmp_path / f"only_{kind}/card.json").write_text(json.dumps(card | {"outputs": listed}))
+    (tmp_path / "only_parquet/packed").mkdir()
+    (tmp_path / "only_parquet/packed/train.tokens").write_text("of another build")
     weights = []
     for name, data in (
         ("packed", folder),
         ("chat", folder / "jsonl/train.jsonl"),
         ("parquet", folder / "parquet/train.parquet"),
+        ("chats", tmp_path / "only_jsonl"),
+        ("parquets", tmp_path / "only_parquet"),
     ):
-        recipe = tmp_path / f"{name}.yaml"
-        recipe.write_text(
-            f"extends: {ROOT}/recipes/quickstart.yaml\nname: {name}\ndashboard_port: 0\nstages: [sft]\n"
-            f"data: {{pairs: '', conversations: {data}}}\n"
-            "sft: {steps: 2, tokens_per_step: 1024, train: {checkpoint_interval: 0}}\n"
-        )
-        run("run", recipe, "--output", tmp_path / name)
+        run("run", sft_recipe(tmp_path, name, data), "--output", tmp_path / name)
         weights.append((tmp_path / name / "models/sft/model.safetensors").read_bytes())
-    assert weights[0] == weights[1] == weights[2]
+    assert all(each == weights[0] for each in weights)
+
+
+def test_a_folder_that_sft_cannot_take_is_refused_before_the_run(built, tmp_path):
+    folder, card = built
+    (tmp_path / "megatron").symlink_to(folder / "megatron")
+    (tmp_path / "dropped.jsonl").symlink_to(folder / "dropped.jsonl")
+    (tmp_path / "card.json").write_text(json.dumps(card | {"outputs": {"megatron/train.bin": "", "dropped.jsonl": ""}}))
+    refusal = run("run", sft_recipe(tmp_path, "none", tmp_path), "--dry-run", code=2)
+    assert (
+        f"data.conversations: {tmp_path} holds no packed/train, jsonl/train.jsonl or parquet/train.parquet; "
+        "its build wrote dropped.jsonl, megatron/train.bin" in refusal
+    )
+    (tmp_path / "empty.jsonl").write_text("")
+    recipe = sft_recipe(tmp_path, "empty", tmp_path / "empty.jsonl")
+    refusal = run("run", recipe, "--output", tmp_path / "empty", code=2)
+    assert f"data.conversations: no example in {tmp_path / 'empty.jsonl'}" in refusal

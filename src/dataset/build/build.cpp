@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <future>
+#include <set>
 
 #include "base/checksum.h"
 #include "dataset/build/parallel.h"
@@ -37,6 +38,13 @@ Build::Build(const YAML::Node& config, const std::string& where, BuildTools tool
   options_ = load_config<BuildOptions>(plain, where);
   const auto sources = entries_of(config, "sources", where), stages = entries_of(config, "stages", where),
              outputs = entries_of(config, "outputs", where);
+
+  std::set<std::string> written;
+  for (const auto& [kind, node] : outputs) {
+    // Of rl_prompts there may be several, each with a file of its own.
+    const std::string file = node.IsMap() && node["file"] ? node["file"].as<std::string>() : "";
+    if (!written.insert(kind + " " + file).second) fail(ErrorKind::kUsage, "{}: 'outputs' has {} twice", where, kind);
+  }
 
   StageContext context{.tools = std::move(tools.stages),
                        .output = options_.output,
@@ -84,11 +92,12 @@ Card Build::run(const std::function<void(int64_t)>& on_rows) {
   }
   if (written.valid()) written.get();
   for (size_t i = 0; i < stages_.size(); ++i) card_.stages[i + 1].describe(stages_[i]->name(), stages_[i]->report());
+  card_.digest_sources();  // before an output takes the place of one
+  card_.take_away_earlier(options_.output);
   for (const auto& [kind, output] : outputs_) {
     for (const fs::path& file : output->close()) card_.add_output(file, options_.output);
   }
   card_.add_output(dropped_->close(), options_.output);
-  card_.digest_sources();
   return card_;
 }
 

@@ -56,6 +56,11 @@ std::string split_text(const std::string& name, const Json& split) {
   return out;
 }
 
+// Whoever wrote the card, it names nothing outside of its folder.
+bool is_plain(const fs::path& path) {
+  return path.is_relative() && path == path.lexically_normal() && path.has_filename() && *path.begin() != "..";
+}
+
 }  // namespace
 
 void StageCounts::count(const Row& row, size_t repairs_before) {
@@ -91,6 +96,33 @@ void Card::digest_sources() {
   for (const auto& [source, files] : source_files) {
     for (const fs::path& file : files) inputs[source + ": " + file.filename().string()] = checksum_of_file(file);
   }
+}
+
+void Card::take_away_earlier(const fs::path& folder) const {
+  std::set<fs::path> read;
+  for (const auto& [source, files] : source_files) {
+    for (const fs::path& file : files) read.insert(fs::weakly_canonical(file));
+  }
+  if (const auto earlier = outputs_in_card(folder)) {
+    for (const std::string& name : *earlier) {
+      const fs::path file = folder / name;
+      if (fs::is_regular_file(file) && !read.contains(fs::weakly_canonical(file))) fs::remove(file);
+    }
+  }
+  // Where a kill ends this, the next build still knows what to take away.
+  for (const char* name : {"card.txt", "card.json"}) fs::remove(folder / name);
+}
+
+std::optional<std::set<std::string>> outputs_in_card(const fs::path& folder) {
+  const fs::path file = folder / "card.json";
+  if (!fs::is_regular_file(file)) return std::nullopt;
+  const Json card = parse_json_or_discard(read_file(file));
+  if (!card.is_object() || !card.contains("outputs") || !card["outputs"].is_object()) return std::nullopt;
+  std::set<std::string> names;
+  for (const auto& [name, digest] : card["outputs"].items()) {
+    if (is_plain(name)) names.insert(name);
+  }
+  return names;
 }
 
 Json to_json(const Card& card) {

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,7 +41,12 @@ struct Card {
   void count_kept(const Row& row);
   void add_output(const fs::path& file, const fs::path& folder);
   void digest_sources();
+  // What an earlier build left in `folder`, as its card lists it, but for our sources; its card goes last.
+  void take_away_earlier(const fs::path& folder) const;
 };
+
+// What the card.json of `folder` lists as written, by paths inside of it; nothing where no build has ended in it.
+std::optional<std::set<std::string>> outputs_in_card(const fs::path& folder);
 
 Json to_json(const Card& card);
 // The card as text: tables of at most 100 columns.

@@ -128,6 +128,29 @@ TEST(Build, AFileThatIsCutOffEndsItByNameAndLeavesNothingThatLooksWhole) {
     EXPECT_TRUE(entry.is_directory()) << entry.path();
 }
 
+TEST(Build, WhatAnEarlierOnesCardListsIsTakenAwayButForSourcesAndWhatIsOutside) {
+  TemporaryFolder folder("tf-build");
+  const fs::path out = folder.path() / "out";
+  write_kernelbook(folder.path() / "k.parquet", 20);
+  fs::create_directories(out / "jsonl");
+  Json listed = Json::object();
+  for (const char* name : {"jsonl/old.jsonl", "jsonl/read.jsonl", "../outside", "jsonl/../jsonl/odd.jsonl"}) {
+    write_file_atomic(out / name, "{}\n");
+    listed[name] = "";
+  }
+  listed[folder.path() / "k.parquet"] = "";
+  write_file_atomic(out / "own.txt", "");
+  write_file_atomic(out / "card.json", Json{{"outputs", listed}}.dump());
+  YAML::Node config = YAML::Load(config_of(folder.path(), "out"));
+  config["sources"].push_back(YAML::Load(fmt::format("chat: {{path: {}}}", (out / "jsonl/read.jsonl").string())));
+  built(YAML::Dump(config));
+  EXPECT_FALSE(fs::exists(out / "jsonl/old.jsonl"));
+  EXPECT_FALSE(fs::exists(out / "card.json")) << "the new one is the command's to write";
+  for (const char* name :
+       {"jsonl/read.jsonl", "../outside", "jsonl/odd.jsonl", "../k.parquet", "own.txt", "jsonl/train.jsonl"})
+    EXPECT_TRUE(fs::exists(out / name)) << name;
+}
+
 TEST(Build, AConfigurationThatCannotBeSaysWhichKey) {
   TemporaryFolder folder("tf-build");
   write_kernelbook(folder.path() / "k.parquet", 2);
@@ -148,6 +171,7 @@ TEST(Build, AConfigurationThatCannotBeSaysWhichKey) {
   EXPECT_THAT(error_with("[jsonl, parquet", "[jsonlines, parquet"), HasSubstr("unknown output"));
   EXPECT_THAT(error_with("outputs: [jsonl, parquet, packed, megatron, rl_prompts]", "outputs: []"),
               HasSubstr("'outputs' must be a list"));
+  EXPECT_THAT(error_with("[jsonl, parquet", "[jsonl, jsonl"), HasSubstr("'outputs' has jsonl twice"));
   EXPECT_THAT(error_with("tokens, length: {min: 10, max: 8000},", ""), HasSubstr("needs the stage 'tokens'"));
 }
 

@@ -40,6 +40,14 @@ TEST(Problem, ASourceThatIsNoUtf8IsRefusedByItsFile) {
   EXPECT_THAT(error_of([&] { read_problems(folder.path()); }), HasSubstr("19_relu.py: not a problem: it is no UTF-8"));
 }
 
+TEST(Problem, AByteOrderMarkIsNoPartOfASource) {
+  TemporaryFolder folder("problems");
+  write(folder.path() / "1_relu.py", "\xEF\xBB\xBF" + kSource);
+  const auto problems = read_problems(folder.path());
+  EXPECT_EQ(problems.at(0).source, kSource);
+  EXPECT_THAT(problems.at(0).families, ElementsAre("relu", "mul"));
+}
+
 TEST(Problem, FolderOfLevels) {
   TemporaryFolder folder("problems");
   write(folder.path() / "level1/19_relu.py", kSource);
