@@ -130,6 +130,22 @@ class Nothing:
         return lambda *args, **kwargs: None
 
 
+class Graph(Nothing):
+    """A graph, or its capture. What is launched meanwhile is launched, and asks whether it is captured as on a GPU."""
+
+    captures = 0
+
+    def capture_begin(self, *args, **kwargs):
+        Graph.captures += 1
+        return self
+
+    def capture_end(self, *args):
+        Graph.captures -= 1
+        return False
+
+    __enter__, __exit__ = capture_begin, capture_end
+
+
 class Guard(Nothing):
     """torch.cuda.device(...), set_device."""
 
@@ -202,8 +218,10 @@ def install():
     # Devices that never come would keep every seed for their coming, with the stack of who set it.
     torch.xpu.manual_seed_all = torch.mtia.manual_seed_all = lambda seed: None
     # A graph's launches are made where it is captured.
-    for name in ("Stream", "Event", "device_of", "CUDAGraph", "graph"):
+    for name in ("Stream", "Event", "device_of"):
         setattr(cuda, name, Nothing)
+    cuda.CUDAGraph = cuda.graph = Graph
+    cuda.is_current_stream_capturing = lambda: Graph.captures > 0
     torch.profiler.record_function = torch.autograd.profiler.record_function = Nothing
     cuda.device, cuda.set_device = Guard, lambda device: Guard(device) and None
     for name in ("current_stream", "default_stream", "stream"):
