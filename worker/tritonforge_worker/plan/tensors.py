@@ -282,6 +282,27 @@ def flat_tensors(value):
     return [t for item in value for t in flat_tensors(item)] if isinstance(value, (list, tuple)) else []
 
 
+def is_numbers(value):
+    """Whether it is a list of places, or of such lists."""
+    return isinstance(value, (list, tuple)) and all(type(v) is int or is_numbers(v) for v in value)
+
+
+def listed_places(tensor, index):
+    """An index whose lists of places are tensors beside the one that is indexed. torch would make them without data.
+    A list of lists is left to it: some versions take it for a tuple of indices."""
+
+    def placed(value):
+        if not is_numbers(value):
+            return value
+        places = torch.tensor(value, dtype=torch.int64, device="cpu")
+        place(places, tensor._place)
+        return places
+
+    if isinstance(index, tuple):
+        return tuple(map(placed, index))
+    return index if isinstance(index, list) and any(isinstance(i, (list, tuple)) for i in index) else placed(index)
+
+
 class RecordedTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, meta, recording, number):
@@ -383,6 +404,23 @@ class RecordedTensor(torch.Tensor):
     def is_pinned(self, *args):
         return self._place == "pinned"
 
+    def __getitem__(self, index):
+        return super().__getitem__(listed_places(self, index))
+
+    def __setitem__(self, index, value):
+        super().__setitem__(listed_places(self, index), value)
+
+    def __deepcopy__(self, memo):
+        """A copy of its own memory: with other strides, or shared with another copy, a clone would not be one."""
+        storage = self._meta.untyped_storage()
+        shared = memo.setdefault(("memory of", storage._cdata), self) is not self
+        if shared or storage.nbytes() != self.numel() * self.element_size():
+            host("copies a view deeply")
+        memo[id(self)] = copy = self.clone()
+        if copy.stride() != self.stride():
+            host("copies a view deeply")
+        return copy.requires_grad_(self.requires_grad)
+
     def numpy(self, *args, **kwargs):
         host("calls .numpy()")
 
@@ -403,6 +441,13 @@ class RecordedTensor(torch.Tensor):
 
 def host(what):
     raise NotAPlan(f"the code {what}")
+
+
+def asks_of_types(func):
+    """Whether torch answers it from numbers and types alone, as promote_types: there is no data in it."""
+    schema = func._schema
+    forms = [str(a.type) for a in (*schema.arguments, *schema.returns)]
+    return schema.name.startswith("aten::") and bool(schema.returns) and not any("Tensor" in f for f in forms)
 
 
 def own_key(func):
@@ -469,6 +514,8 @@ class Record(TorchDispatchMode):
         if (key := own_key(func)) is not None:  # what is in it is recorded: its launches and aten calls
             with self:
                 return func._op_dk(key, *args, **kwargs)
+        if asks_of_types(func):
+            return func(*args, **kwargs)
         if torch.is_inference_mode_enabled():
             # What autograd does elsewhere: detach_ itself; linear, einsum and the like by the calls in them.
             if func._schema.name == "aten::detach_":
