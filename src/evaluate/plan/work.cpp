@@ -253,8 +253,8 @@ double hidden_bytes(const Call& call, const ReferenceWork& reference, double spe
   if (name == "topk" && call.argument(1).is_number())  // so many maxima, each taken out before the next
     return kOfSums * bytes_of(*in[0], reference) * call.argument(1).get<double>();
   if (const double pairs = compared(call); pairs > 0) return kOnPairs * pairs / kFlopsPerByte;
-  // Of products that a reference makes none of, terms are written, read and added up.
-  if (reference.work.computing > 0 && spelled_out > 0) return (1 + kOfSums) * element * spelled_out / 2;
+  // Of products that a reference makes none of: a factor is read, their term is written, read and added up.
+  if (reference.work.computing > 0 && spelled_out > 0) return (2 + kOfSums) * element * spelled_out / 2;
   const bool fused = std::ranges::any_of(reference.calls | std::views::keys, adds_product);
   if (adds_product(name) && in.size() > 2 && !fused && !reference.calls.empty()) return 2 * element * call.results();
   if (is_attention(call)) {
