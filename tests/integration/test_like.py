@@ -34,6 +34,7 @@ def command(folder, steps=3):
     small = [
         "stages=[sft]",
         f"sft.steps={steps}",
+        "sft.train.schedule=constant",
         "sft.tokens_per_step=256",
         "dashboard_port=0",
         "seed=5",
