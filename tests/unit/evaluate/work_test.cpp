@@ -69,8 +69,8 @@ TEST(ProductFlops, AreOfProductsAlone) {
 }
 
 // Of attention: queries, keys, and where a mask is given.
-double attention_flops(int64_t queries, int64_t keys, const Json& more, const Json& kwargs = Json::object(),
-                       const std::string& name = "scaled_dot_product_attention") {
+Plan attention(int64_t queries, int64_t keys, const Json& more, const Json& kwargs = Json::object(),
+               const std::string& name = "scaled_dot_product_attention") {
   const auto tensor = [](int64_t rows) {
     return Json{{"dtype", "float32"}, {"shape", {8, rows, 4}}, {"stride", {rows * 4, 4, 1}}};
   };
@@ -80,48 +80,38 @@ double attention_flops(int64_t queries, int64_t keys, const Json& more, const Js
   for (const Json& one : more) args.push_back(one);
   Json step = call(name, args, 3);
   step["kwargs"] = kwargs;
-  return product_flops(parse_plan({{"values", values},
-                                   {"kernels", Json::array()},
-                                   {"steps", {step}},
-                                   {"outputs", {{"tensor", 0}}},
-                                   {"inputs", 3},
-                                   {"texts", Json::array()},
-                                   {"constants", Json::array()}},
-                                  {}));
+  return parse_plan({{"values", values},
+                     {"kernels", Json::array()},
+                     {"steps", {step}},
+                     {"outputs", {{"tensor", 0}}},
+                     {"inputs", 3},
+                     {"texts", Json::array()},
+                     {"constants", Json::array()}},
+                    {});
+}
+
+template <typename... Arguments>
+double attention_flops(const Arguments&... arguments) {
+  return product_flops(attention(arguments...));
 }
 
 // Each of 8 heads takes 4 operations an element of 4 for each pair of query and key: 16 * 8 = 128 a pair.
 TEST(ProductFlops, OfCausalAttentionAreThoseOfKeysUpToTheQuery) {
   const Json causal = {nullptr, 0, true};
-  EXPECT_DOUBLE_EQ(attention_flops(16, 16, {nullptr, 0, false}), 128.0 * 256);
+  EXPECT_DOUBLE_EQ(attention_flops(16, 16, Json{nullptr, 0, false}), 128.0 * 256);
   EXPECT_DOUBLE_EQ(attention_flops(16, 16, causal), 128.0 * 136);              // 1 + 2 + ... + 16
   EXPECT_DOUBLE_EQ(attention_flops(16, 32, causal), 128.0 * 136);              // later keys are nobody's
   EXPECT_DOUBLE_EQ(attention_flops(32, 16, causal), 128.0 * (136 + 16 * 16));  // later queries have all
-  EXPECT_DOUBLE_EQ(attention_flops(16, 16, Json::array(), {{"is_causal", true}}), 128.0 * 136);
-  EXPECT_DOUBLE_EQ(attention_flops(16, 16, {0, true}, Json::object(), "_scaled_dot_product_flash_attention_for_cpu"),
-                   128.0 * 136);
+  EXPECT_DOUBLE_EQ(attention_flops(16, 16, Json::array(), Json{{"is_causal", true}}), 128.0 * 136);
+  EXPECT_DOUBLE_EQ(
+      attention_flops(16, 16, Json{0, true}, Json::object(), "_scaled_dot_product_flash_attention_for_cpu"),
+      128.0 * 136);
   EXPECT_EQ(attention_flops(16, 16, Json::array({{{"t", 0}}})), 0);  // whatever its mask leaves
 }
 
 TEST(AtenWork, ThatAttentionIsCausalCountsWhereTheReferencesIs) {
-  const auto attention = [](bool causal) {
-    Json values = Json::array();
-    for (size_t k = 0; k < 4; ++k) {
-      values.push_back({{"dtype", "float32"}, {"shape", {8, 16, 4}}, {"stride", {64, 4, 1}}});
-      if (k < 3) values[k]["input"] = k;
-    }
-    Json step = call("scaled_dot_product_attention", {{{"t", 0}}, {{"t", 1}}, {{"t", 2}}}, 3);
-    step["kwargs"] = {{"is_causal", causal}};
-    return parse_plan({{"values", values},
-                       {"kernels", Json::array()},
-                       {"steps", {step}},
-                       {"outputs", {{"tensor", 0}}},
-                       {"inputs", 3},
-                       {"texts", Json::array()},
-                       {"constants", Json::array()}},
-                      {});
-  };
-  const Plan whole = attention(false), causal = attention(true);
+  const Plan whole = attention(16, 16, Json::array(), {{"is_causal", false}}),
+             causal = attention(16, 16, Json::array(), {{"is_causal", true}});
   const double all = reference_work(whole).work.computing, half = reference_work(causal).work.computing;
   EXPECT_DOUBLE_EQ(all - half, 128.0 * (256 - 136) / 20);
   EXPECT_DOUBLE_EQ(aten_work(causal, reference_work(causal)).computing, half);
