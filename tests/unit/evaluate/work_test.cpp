@@ -309,7 +309,7 @@ TEST(AtenWork, AProductOfAReferenceWithoutAnyWeighsAsItsTerms) {
   EXPECT_DOUBLE_EQ(aten_work(rows, spelled_out).computing, once + 5 * 4 * 64 * 32);
   // Four times a small product are its pieces, the rest is none of it.
   const ReferenceWork small = {.work = {.computing = 1}, .calls = of_any_size({"bmm"}), .products = {{8, 64}}};
-  EXPECT_DOUBLE_EQ(aten_work(rows, small).computing, once + 5 * 4 * (64 * 32 - 4 * 64 / 2));
+  EXPECT_DOUBLE_EQ(aten_work(rows, small).computing, once + 5 * 4 * (64 * 32 - 4 * 32));
 }
 
 TEST(AtenWork, AFactorWithinACallIsAnOperation) {
