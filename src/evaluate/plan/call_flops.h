@@ -1,6 +1,7 @@
 #pragma once
 // One aten call of a plan, and the operations that its results take: of products, transforms and decompositions, from
-// the shapes of what it is given and of what it makes. What formulas beside these weigh is plan/work.cpp's.
+// the shapes of what it is given and of what it makes. What formulas beside these weigh is
+// call_bytes.h's.
 #include <string_view>
 #include <vector>
 

@@ -84,7 +84,7 @@ struct ReferenceWork {
 };
 ReferenceWork reference_work(const Plan& plan);
 // Of a candidate's aten steps; `reference`: empty where it is not known. `heaviest`: set to the name of the call that
-// computes most, where one does.
+// computes most, to "" where none does.
 Work aten_work(const Plan& plan, const ReferenceWork& reference, std::string* heaviest = nullptr);
 // Of a launch. `copies`: what it left behind are copies of what it was given, within the comparison's tolerance.
 Work launch_work(double flops, double bytes, bool copies);
