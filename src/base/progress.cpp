@@ -44,9 +44,8 @@ void Progress::show(const std::string& note, bool last) {
   const double elapsed = seconds_since(start_);
   std::string text = fmt::format("{:<12}", label_);
   if (total_ > 0) {
+    text += " " + progress_bar(done_, total_, 24);
     const double part = std::min(1.0, static_cast<double>(done_) / static_cast<double>(total_));
-    const int filled = static_cast<int>(part * 24);
-    text += fmt::format(" [{}{}] {}/{}", std::string(filled, '#'), std::string(24 - filled, '.'), done_, total_);
     if (!last && part > 0) text += fmt::format("  {} left", format_duration(elapsed / part - elapsed));
   } else {
     text += fmt::format(" {}", done_);
@@ -56,6 +55,12 @@ void Progress::show(const std::string& note, bool last) {
   if (terminal_) fmt::print(stderr, "\r\x1b[K{}{}", text, last ? "\n" : "");
   else fmt::print(stderr, "{}\n", text);
   std::fflush(stderr);
+}
+
+std::string progress_bar(int64_t done, int64_t total, int width) {
+  const double part = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
+  const int filled = static_cast<int>(part * width);
+  return fmt::format("[{}{}] {}/{}", std::string(filled, '#'), std::string(width - filled, '.'), done, total);
 }
 
 }  // namespace tritonforge

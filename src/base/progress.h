@@ -23,7 +23,8 @@ class Progress {
   Clock::time_point start_ = Clock::now(), shown_{};
 };
 
-std::string format_duration(double seconds);   // "1:05", "2:03:04"
-std::string format_time(double unix_seconds);  // of the local clock: "2026-11-22 11:07"
+std::string progress_bar(int64_t done, int64_t total, int width);  // "[###.....] 3/8"; full at total and beyond
+std::string format_duration(double seconds);                       // "1:05", "2:03:04"
+std::string format_time(double unix_seconds);                      // of the local clock: "2026-11-22 11:07"
 
 }  // namespace tritonforge

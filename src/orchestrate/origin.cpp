@@ -113,6 +113,17 @@ Origin::Origin(const RecipeConfig& config, const fs::path& run)
         }
       }) {}
 
+namespace {
+
+// Where `path` is not what origin.json says of this input: "digest IS, then WAS".
+std::optional<std::string> changed_since(const Json& input, const fs::path& path, const std::string& file) {
+  const auto was = require<std::string>(input, "digest", file);
+  const auto is = require<std::string>(digest_of(path), "digest", path.string());
+  return is == was ? std::nullopt : std::optional(fmt::format("digest {}, then {}", is, was));
+}
+
+}  // namespace
+
 void check_inputs(const RecipeConfig& config, const fs::path& run) {
   const fs::path file = run / kFile;
   if (!fs::exists(file)) return;
@@ -120,12 +131,10 @@ void check_inputs(const RecipeConfig& config, const fs::path& run) {
   const Json inputs = optional_field<Json>(origin, "inputs", Json::object(), file.string());
   for (const auto& [key, path] : inputs_of(config)) {
     if (key == "model.path" || !inputs.contains(key)) continue;
-    const auto was = require<std::string>(inputs[key], "digest", file.string());
-    const auto is = require<std::string>(digest_of(path), "digest", key);
-    if (is != was)
+    if (const auto changed = changed_since(inputs[key], path, file.string()))
       fail(ErrorKind::kConflict,
-           "{} ({}) is not what this run began with: digest {}, then {}; put it back, or begin another run (--output)",
-           key, path.string(), is, was);
+           "{} ({}) is not what this run began with: {}; put it back, or begin another run (--output)", key,
+           path.string(), *changed);
   }
 }
 
@@ -155,11 +164,9 @@ RecipeConfig recipe_like(const fs::path& folder, const std::vector<std::string>&
         fail(ErrorKind::kConflict, "--like: {} was {}, which is not there any more", key, place);
       continue;  // a stage that --set left out
     }
-    const auto old_digest = require<std::string>(was, "digest", file.string());
-    const auto digest = require<std::string>(digest_of(path->second), "digest", key);
-    if (digest != old_digest)
-      fail(ErrorKind::kConflict, "--like: {} ({}) is not what it was: digest {}, then {}; --set {}=PATH names another",
-           key, path->second.string(), digest, old_digest, key);
+    if (const auto digests = changed_since(was, path->second, file.string()))
+      fail(ErrorKind::kConflict, "--like: {} ({}) is not what it was: {}; --set {}=PATH names another", key,
+           path->second.string(), *digests, key);
   }
   const Json now = {{"program", program()}, {"packages", package_versions(python_of(config))}};
   for (const char* part : {"program", "packages"}) {

@@ -200,8 +200,7 @@ bool RecipeConfig::has_stage(const std::string& stage) const {
 void RecipeConfig::validate() const {
   check(name.find('/') == std::string::npos, "name", "must be a folder name");
   check(!stages.empty(), "stages", "must name at least one of data, sft, rl, bench");
-  const std::vector<std::string> order = {"data", "sft", "rl", "bench"};
-  const auto place = [&](const std::string& stage) { return std::ranges::find(order, stage); };
+  const auto place = [](const std::string& stage) { return std::ranges::find(kStages, stage); };
   check(std::ranges::adjacent_find(stages, std::ranges::greater_equal(), place) == stages.end(), "stages",
         "come in the order data, sft, rl, bench, each once");
   check(!model.path.empty() || model.is_chat(), "model.path", "is missing");

@@ -195,7 +195,8 @@ struct EvaluatorSection : evaluate::EvaluatorOptions {
 struct RecipeConfig {
   std::string name;
   int64_t seed = 1;
-  std::vector<std::string> stages = {"data", "sft", "rl", "bench"};
+  static inline const std::vector<std::string> kStages = {"data", "sft", "rl", "bench"};  // in the order of a run
+  std::vector<std::string> stages = kStages;
   bool share_device = false;
   int64_t dashboard_port = 8080;
   PlacementSection placement;
@@ -213,7 +214,7 @@ struct RecipeConfig {
   void describe(V& v) {
     v("name", name, required(), "name of the run's folder");
     v("seed", seed, "every random choice follows from it");
-    v("stages", stages, one_of({"data", "sft", "rl", "bench"}), "what the run goes through, in this order");
+    v("stages", stages, one_of(kStages), "what the run goes through, in this order");
     v("share_device", share_device,
       "trainer, engine and evaluator use one GPU: timing waits until it is idle; decided by a placement");
     v("dashboard_port", dashboard_port, in(0, 65535), "first port to try; 0 = no dashboard");

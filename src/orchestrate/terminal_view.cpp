@@ -57,13 +57,9 @@ std::string time_left(const RunRecord::Progress& progress) {
 }
 
 std::string progress_text(const RunRecord::Progress& progress) {
-  constexpr int kBar = 20;
   std::string text = fmt::format("{:<10}", progress.stage);
   if (progress.total > 0) {
-    const double part = std::min(1.0, static_cast<double>(progress.done) / static_cast<double>(progress.total));
-    const int filled = static_cast<int>(part * kBar);
-    text += fmt::format(" [{}{}] {}/{}", std::string(filled, '#'), std::string(kBar - filled, '.'), progress.done,
-                        progress.total);
+    text += " " + progress_bar(progress.done, progress.total, 20);
     if (!progress.note.empty()) text += "  " + progress.note;
     if (progress.eta_s > 0) text += "  " + time_left(progress);
   }
