@@ -102,7 +102,8 @@ bool is_bag(const Call& call) {
 // Elements of the rows that bags take from their table.
 double rows_of_bags(const Call& call) { return static_cast<double>(call.in[1]->elements()) * size(*call.in[0], -1); }
 
-// They are written and read. Where the reference's loop of cells reads its matrices at every step, so does the layer.
+// A recurrent layer's gates are written and read. Where the reference's loop of cells reads its matrices at every step,
+// so does the layer.
 double gate_bytes(const Call& call, const ReferenceWork& reference) {
   if (call.in.size() < 2 || !is_recurrent(call.name)) return 0;
   double bytes = 2 * gates_of(call) * width_of(*call.in[0], reference);
