@@ -7,10 +7,11 @@
 //   ring2 (cp's other form), pp2: ranks that have so many tokens together
 // CASE: fp32 | bf16_sr | cpu | autograd, then any of +recompute (all layers), +qkv (q, k and v of all layers are
 // computed again), +batches8 (so many sequences, a micro-batch each, as a pipeline wants them), +packed (16 sequences
-// of 300 to 900 tokens; train_packed_peer.py is its peer), +groups (8 answers of 300 to 900 tokens to each of two
-// prompts of 1,500, without a target in a prompt, which is computed once) and +whole (then with every answer),
-// +deterministic, +snapshot (then the time that a checkpoint stops the trainer for). Cases take turns only by being run
-// twice: the order of the arguments is the order of the runs.
+// of 300 to 900 tokens; train_packed_peer.py is its peer), +prompts250 (eight sequences after each other begin with the
+// same so many tokens, without a target, as the answers to one prompt; computed once), +groups (the packed lengths as
+// answers behind such prompts of 1,500) and +whole (the prompt is then computed with every answer), +deterministic,
+// +snapshot (then the time that a checkpoint stops the trainer for). Cases take turns only by being run twice: the
+// order of the arguments is the order of the runs.
 #include <ATen/ATen.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -23,6 +24,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "base/clock.h"
@@ -57,20 +59,21 @@ std::vector<TrainSequence> batch(const std::vector<int64_t>& lengths, int64_t vo
   return sequences;
 }
 
-// Answers of 300 to 900 tokens, eight to each of two prompts of 1,500.
-std::vector<TrainSequence> groups(int64_t vocab) {
-  constexpr int64_t kPrompts = 2, kAnswers = 8, kPrompt = 1500;
-  Rng rng(3);
+// Sixteen lengths of 300 to 900 tokens.
+std::vector<int64_t> packed_lengths(uint64_t seed) {
+  Rng rng(seed);
   std::vector<int64_t> lengths;
-  for (int64_t i = 0; i < kPrompts * kAnswers; ++i)
-    lengths.push_back(kPrompt + 300 + static_cast<int64_t>(rng.below(601)));
-  std::vector<TrainSequence> sequences = batch(lengths, vocab);
+  for (int i = 0; i < 16; ++i) lengths.push_back(300 + static_cast<int64_t>(rng.below(601)));
+  return lengths;
+}
+
+// Makes each eight sequences the answers to one prompt of so many tokens, which has no target.
+void give_prompts(std::vector<TrainSequence>& sequences, int64_t prompt) {
+  constexpr size_t kAnswers = 8;
   for (size_t i = 0; i < sequences.size(); ++i) {
-    TrainSequence& s = sequences[i];
-    std::copy_n(sequences[i / kAnswers * kAnswers].tokens.begin(), kPrompt, s.tokens.begin());
-    std::fill_n(s.loss_mask.begin(), kPrompt, 0);
+    std::copy_n(sequences[i / kAnswers * kAnswers].tokens.begin(), prompt, sequences[i].tokens.begin());
+    std::fill_n(sequences[i].loss_mask.begin(), prompt, 0);
   }
-  return sequences;
 }
 
 struct Ranks {
@@ -96,14 +99,20 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   config.lm_head_chunk = config.autograd ? 1024 : 4096;
   config.parallel = ranks.dims;
   config.share_prefixes = !has("+whole");
+  const auto number_behind = [&](const char* part) {  // 0: the case has no such part
+    return has(part) ? std::atoll(name.c_str() + name.find(part) + std::strlen(part)) : 0;
+  };
   std::vector<int64_t> lengths{tokens};
-  if (const size_t at = name.find("+batches"); at != std::string::npos)
-    lengths.resize(static_cast<size_t>(std::atoll(name.c_str() + at + 8)), tokens);
-  if (has("packed")) {
-    Rng rng(2);
-    lengths.clear();
-    for (int i = 0; i < 16; ++i) lengths.push_back(300 + static_cast<int64_t>(rng.below(601)));
+  int64_t prompt = number_behind("+prompts");
+  if (has("+batches")) lengths.resize(static_cast<size_t>(number_behind("+batches")), tokens);
+  if (has("+packed")) {
+    lengths = packed_lengths(2);
     if (ranks.rank == 0) fmt::print("packed: {}\n", fmt::join(lengths, ","));
+  }
+  if (has("+groups")) {
+    prompt = 1500;
+    lengths = packed_lengths(3);
+    for (int64_t& length : lengths) length += prompt;
   }
   const std::vector<int64_t> of_one = lengths;
   for (int64_t i = 1; i < ranks.dims.dp; ++i) lengths.insert(lengths.end(), of_one.begin(), of_one.end());
@@ -116,7 +125,8 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   auto model = random_qwen3_8b(device, layers, ranks.dims.tp, train::stage_at(config.parallel, at));
   at::globalContext().setDeterministicAlgorithms(config.deterministic, true);
   train::Trainer trainer(config, std::move(*model), std::nullopt, {}, world.get());
-  const auto sequences = has("+groups") ? groups(shape.vocab_size) : batch(lengths, shape.vocab_size);
+  auto sequences = batch(lengths, shape.vocab_size);
+  give_prompts(sequences, prompt);
   std::vector<double> seconds;
   StepMetrics metrics;
   for (int64_t step = -3; step < steps; ++step) {  // the first ones load kernels and choose products

@@ -2,7 +2,8 @@
 """The peer of train_gpu's packed case: Qwen3-8B's layers in plain torch, torch.compile, ATen's variable-length flash
 attention, fused AdamW with bfloat16 states, without clipping.
 
-usage: train_packed_peer.py LENGTH,LENGTH,... [--layers 8] [--steps 8]     (train_gpu prints the lengths that it packs)
+usage: train_packed_peer.py LENGTH,LENGTH,... [--layers 8] [--steps 8] [--prompt 0]
+(train_gpu prints the lengths that it packs; of a prompt's tokens, the first of every sequence, no logits are computed)
 """
 
 import argparse
@@ -56,11 +57,13 @@ class Model(nn.Module):
         self.layers = nn.ModuleList(Layer() for _ in range(layers))
         self.norm, self.head = norm(HIDDEN), linear(HIDDEN, VOCAB)
 
-    def forward(self, ids: torch.Tensor, targets: torch.Tensor, batch: tuple) -> torch.Tensor:
+    def forward(
+        self, ids: torch.Tensor, targets: torch.Tensor, rows: torch.Tensor | None, batch: tuple
+    ) -> torch.Tensor:
         x = self.embed(ids)
         for layer in self.layers:
             x = layer(x, batch)
-        return F.cross_entropy(self.head(self.norm(x)).float(), targets)
+        return F.cross_entropy(self.head(self.norm(x if rows is None else x.index_select(0, rows))).float(), targets)
 
 
 def main() -> None:
@@ -68,6 +71,7 @@ def main() -> None:
     parser.add_argument("lengths", type=lambda text: [int(n) for n in text.split(",")])
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--prompt", type=int, default=0)
     args = parser.parse_args()
     torch.manual_seed(0)
     model = Model(args.layers)
@@ -77,6 +81,7 @@ def main() -> None:
     positions = torch.cat([torch.arange(n) for n in args.lengths]).cuda()
     angles = positions[:, None] / 1e6 ** (torch.arange(0, DIM, 2, device="cuda") / DIM)
     angles = torch.cat((angles, angles), -1)[:, None]
+    rows = (positions >= args.prompt - 1).nonzero()[:, 0] if args.prompt else None
     starts = torch.tensor([0, *args.lengths]).cumsum(0).int().cuda()
     batch = (angles.cos().bfloat16(), angles.sin().bfloat16(), starts, max(args.lengths))
     seconds = []
@@ -84,7 +89,7 @@ def main() -> None:
         ids = torch.randint(VOCAB, (tokens + 1,), device="cuda")
         torch.cuda.synchronize()
         begin = time.perf_counter()
-        loss = compiled(ids[:-1], ids[1:], batch)
+        loss = compiled(ids[:-1], ids[1:] if rows is None else ids[1:][rows], rows, batch)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -92,7 +97,10 @@ def main() -> None:
         if step >= 0:
             seconds.append(time.perf_counter() - begin)
     matrices = sum(p.numel() for n, p in model.named_parameters() if p.dim() == 2 and n != "embed.weight")
-    flops = 6 * matrices * tokens + sum(6 * args.layers * n * n * HEADS * DIM for n in args.lengths)
+    head = model.head.weight.numel()
+    flops = 6 * ((matrices - head) * tokens + head * (tokens if rows is None else len(rows))) + sum(
+        6 * args.layers * n * n * HEADS * DIM for n in args.lengths
+    )
     median = statistics.median(seconds)
     print(
         f"torch.compile, varlen, bf16 states    {median * 1e3:7.1f} ms ({min(seconds) * 1e3:.1f} to "
