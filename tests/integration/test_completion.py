@@ -83,9 +83,8 @@ def test_a_misspelt_variable_is_told():
     assert warnings_of({"TRITONFORGE_PER_API_KEY": "x", "TRITONFORGE_LOG": "warn"}) == [
         "the environment has TRITONFORGE_PER_API_KEY, which nothing reads (did you mean 'TRITONFORGE_PEER_API_KEY'?)"
     ]
-    assert warnings_of({"TRITONFORGE_XQZWVJKYXQ": "1", "TRITONFORGE_LOG": "warn"}) == [
-        "the environment has TRITONFORGE_XQZWVJKYXQ, which nothing reads; `tritonforge manual` lists those that are read"
-    ]
+    (line,) = warnings_of({"TRITONFORGE_XQZWVJKYXQ": "1", "TRITONFORGE_LOG": "warn"})
+    assert line.endswith("TRITONFORGE_XQZWVJKYXQ, which nothing reads; `tritonforge manual` lists those that are read")
 
 
 def test_no_variable_is_told_that_something_reads():
