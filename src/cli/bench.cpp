@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "base/log.h"
 #include "base/url.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -10,6 +11,7 @@
 #include "cli/kernelbench_arguments.h"
 #include "cli/self_check.h"
 #include "orchestrate/inputs.h"
+#include "orchestrate/preflight.h"
 #include "orchestrate/run.h"
 
 namespace tritonforge::cli {
@@ -107,7 +109,9 @@ void check_problems(const BenchFlags& flags) {
   require_problems(flags);
   evaluate::EvaluatorOptions options = flags.recipe.evaluator;
   choose_evaluator(flags, options);
-  self_check(orchestrate::bench_problems(flags.recipe), options, flags.run.json);
+  const auto problems = orchestrate::bench_problems(flags.recipe);
+  for (const std::string& doubt : orchestrate::doubts_of_problems(flags.recipe)) log::warn("{}", doubt);
+  self_check(problems, options, flags.run.json);
 }
 
 void check_generations(const BenchFlags& flags) {
