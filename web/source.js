@@ -50,6 +50,7 @@ async function api(path, query = {}) {
   if (inline) return fromReport(path, given);
   const reply = await fetch(`api/${path}?${new URLSearchParams(given)}`);
   const body = await reply.json();
-  if (!reply.ok) throw new Error(body.error ? body.error.message : reply.statusText);
+  if (!reply.ok)
+    throw Object.assign(new Error(body.error ? body.error.message : reply.statusText), {status : reply.status});
   return body;
 }

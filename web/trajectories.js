@@ -144,12 +144,22 @@ function turnsView(trajectory, pair, choose) {
           turnColumn(trajectory, right, also, '+')));
 }
 
+// null where the run does not hold it.
+async function problemOf(run, id) {
+  try {
+    return await api('problem', {run, id});
+  } catch (error) {
+    if (error.status === 404) return null;
+    throw error;
+  }
+}
+
 async function trajectoryView(query) {
   const run = query.get('run') || '', index = query.get('index');
   const trajectory = await api('trajectory', {run, index});
   if (!trajectory) return note('this report does not hold that trajectory');
   const problem = trajectory.problem_source ? {source : trajectory.problem_source} :
-                                              await api('problem', {run, id : trajectory.problem_id});
+                                              await problemOf(run, trajectory.problem_id);
   const turns = element('div', {});
   const choose = (pair) => turns.replaceChildren(turnsView(trajectory, pair, choose));
   const count = (trajectory.turns || []).length;

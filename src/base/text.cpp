@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <iterator>
 
@@ -22,6 +23,12 @@ std::string lowered(std::string_view text) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
   }
   return out;
+}
+
+std::string first_of(const std::vector<std::string>& names, size_t most) {
+  if (names.size() <= most) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(most), ", "),
+                     names.size() - most);
 }
 
 std::string percent_decode(std::string_view text, bool plus_is_space) {

@@ -3,6 +3,7 @@
 // are.
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tritonforge {
 
@@ -24,6 +25,9 @@ inline size_t character_start(std::string_view text, size_t at) {
 }
 
 std::string lowered(std::string_view text);  // whatever the locale
+
+// "a, b and 3 more": so many of them that a line stays one that is read.
+std::string first_of(const std::vector<std::string>& names, size_t most = 5);
 
 // Of any bytes one segment of a path, one value of a query, or a file's name: what RFC 3986 does not call unreserved
 // is escaped, '/' and '%' too. percent_decode() gives them back. "." and ".." stay what they are.

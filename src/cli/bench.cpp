@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "base/log.h"
 #include "base/url.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -10,6 +11,7 @@
 #include "cli/kernelbench_arguments.h"
 #include "cli/self_check.h"
 #include "orchestrate/inputs.h"
+#include "orchestrate/preflight.h"
 #include "orchestrate/run.h"
 
 namespace tritonforge::cli {
@@ -49,6 +51,7 @@ struct BenchFlags {
     v("generations", generations,
       "no model: judges the kernels in a folder of KernelBench's, level_1_problem_19_sample_0_kernel.py; results go to "
       "--output, or to results/ in it");
+    v("concurrency", recipe.rollout.buffer.concurrency, in(1, 4096), "trajectories under way at once");
     v("device", recipe.model.device, "cpu or cuda:0");
     v("dtype", dtype, one_of({"", "float32", "bfloat16"}), "float32 on the CPU and bfloat16 on a GPU where empty");
     v.part(run);
@@ -106,7 +109,9 @@ void check_problems(const BenchFlags& flags) {
   require_problems(flags);
   evaluate::EvaluatorOptions options = flags.recipe.evaluator;
   choose_evaluator(flags, options);
-  self_check(orchestrate::bench_problems(flags.recipe), options, flags.run.json);
+  const auto problems = orchestrate::bench_problems(flags.recipe);
+  for (const std::string& doubt : orchestrate::doubts_of_problems(flags.recipe)) log::warn("{}", doubt);
+  self_check(problems, options, flags.run.json);
 }
 
 void check_generations(const BenchFlags& flags) {
@@ -128,7 +133,7 @@ void add_bench_command(CLI::App& app) {
   add_flags(*command, flags->recipe.bench.sampling);
   // Of the buffer what matters for a server that is not ours.
   add_flags(*command, flags->recipe.rollout.buffer,
-            {"db", "router", "evaluator", "evaluations", "max_queued", "evaluate_margin_s"});
+            {"db", "router", "evaluator", "concurrency", "evaluations", "max_queued", "evaluate_margin_s"});
   command->add_option("key=value", flags->key_values,
                       "KernelBench's arguments: level=1 problem_id=19 num_samples=4 ...");
   command->footer(

@@ -11,6 +11,7 @@
 #include "base/filesystem.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "cli/environment.h"
 
 namespace tritonforge::cli {
 namespace {
@@ -106,6 +107,7 @@ int run(int argc, char** argv) {
   add_agent_command(app);
   try {
     log::start("tritonforge");
+    warn_of_unknown_variables();
     app.parse(argc, argv);
     return end_with(0);
   } catch (const CLI::RuntimeError& error) {  // a command's own exit code

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/process.h"
 #include "base/progress.h"
 #include "cli/commands.h"
 #include "cli/data_build.h"
@@ -117,8 +118,11 @@ void generate(const GenerateFlags& flags) {
   options.validate();
   const bool compact = options.style == dataset::PairStyle::kCompact;
   const auto prompt = flags.prompt.value_or(compact ? PromptStyle::kMinimal : PromptStyle::kKernelBench);
-  PairEvaluator evaluator(flags.judging, options.workers);
+  SignalWaiter signals;
   PairFile file(flags.output);
+  const EndsAtSignal ends([&file](int number) { file.tell_stopped(number); });
+  PairEvaluator evaluator(flags.judging, options.workers);
+  file.open();
   Progress progress("pairs", options.count);
   int64_t written = 0;
   const auto report = dataset::generate_pairs(options, evaluator.ask(), conversation_texts(prompt),

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "base/process.h"
 #include "base/progress.h"
 #include "cli/flags.h"
 #include "cli/pair_work.h"
@@ -62,6 +63,9 @@ void print(const CaptureFlags& flags, const dataset::CaptureReport& report) {
 
 void capture(const CaptureFlags& flags) {
   auto modules = dataset::read_modules(flags.problems);
+  SignalWaiter signals;
+  PairFile file(flags.output);
+  const EndsAtSignal ends([&file](int number) { file.tell_stopped(number); });
   PairEvaluator evaluator(flags.judging, flags.workers);
   evaluate::Capturer capturer(flags.options);
   const auto solve = [&](const std::string& problem) -> Result<dataset::Capture> {
@@ -69,7 +73,7 @@ void capture(const CaptureFlags& flags) {
     if (!captured.ok()) return captured.error();
     return dataset::Capture{captured->problem, captured->solution};
   };
-  PairFile file(flags.output);
+  file.open();
   Progress progress("problems", static_cast<int64_t>(modules.size()));
   int64_t done = 0;
   const auto report = dataset::capture_pairs(std::move(modules), flags.workers, solve, evaluator.ask(),

@@ -35,7 +35,8 @@ void add_flag(CLI::App& command, const Option& option) {
     return;
   }
   const std::string allowed = option.allowed();
-  const std::string help = option.help + (allowed.empty() ? "" : fmt::format(" ({})", allowed));
+  const char* how_several = !option.list ? "" : option.commas ? "; several with commas" : "; given once for each";
+  const std::string help = option.help + how_several + (allowed.empty() ? "" : fmt::format(" ({})", allowed));
   CLI::Option* made = nullptr;
   if (option.list) {
     made = command.add_option_function<std::vector<std::string>>(

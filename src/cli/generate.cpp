@@ -29,8 +29,7 @@ struct GenerateOptions {
 
   template <typename V>
   void describe(V& v) {
-    v("prompts", prompts, spelled("prompt"),
-      "a prompt (may be repeated); without it, JSON lines on stdin: text, ids or messages");
+    v("prompts", prompts, spelled("prompt"), "a prompt; without it, JSON lines on stdin: text, ids or messages");
     v("chat", chat, "takes --prompt as a user's message in the model's chat template");
     v("thinking", thinking, "Qwen3: lets the model think");
     v("seed", seed, "of the draws");

@@ -13,8 +13,10 @@
 #include <regex>
 
 #include "base/checksum.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "cli/output.h"
 #include "cli/own_evaluator.h"
 #include "cli/pair_work.h"
@@ -22,6 +24,7 @@
 #include "evaluate/evaluator.h"
 #include "orchestrate/bench_results.h"
 #include "orchestrate/inputs.h"
+#include "orchestrate/preflight.h"
 #include "orchestrate/stages.h"
 #include "tokenizer/unicode.h"
 
@@ -31,19 +34,24 @@ namespace {
 using Key = std::pair<int, int>;                            // level and number, as KernelBench names a problem
 using Kernels = std::map<Key, std::map<size_t, fs::path>>;  // of each its samples
 
+constexpr const char* kForm = "level_LEVEL_problem_NUMBER_sample_NUMBER_kernel.py";
+
 Kernels find_kernels(const fs::path& folder) {
   static const std::regex form(R"(level_(\d{1,4})_problem_(\d{1,6})_sample_(\d{1,6})_kernel\.py)");
   if (!fs::is_directory(folder)) fail(ErrorKind::kNotFound, "--generations: no such folder: {}", folder.string());
   Kernels kernels;
+  std::vector<std::string> others;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     std::smatch part;
     if (std::regex_match(name, part, form))
       kernels[{std::stoi(part[1]), std::stoi(part[2])}][std::stoul(part[3])] = entry.path();
+    else if (lowered(entry.path().extension().string()) == ".py") others.push_back(name);
   }
-  if (kernels.empty()) {
-    fail(ErrorKind::kUsage, "--generations {}: there is no level_LEVEL_problem_NUMBER_sample_NUMBER_kernel.py",
-         folder.string());
+  if (kernels.empty()) fail(ErrorKind::kUsage, "--generations {}: there is no {}", folder.string(), kForm);
+  if (!others.empty()) {
+    std::ranges::sort(others);
+    log::warn("--generations {}: not judged, for their names are not {}: {}", folder.string(), kForm, first_of(others));
   }
   return kernels;
 }
@@ -91,6 +99,22 @@ Trajectory judge(evaluate::Evaluator& evaluator, const orchestrate::RecipeConfig
   return sample;
 }
 
+// Samples are counted from 0 to the last that has a file.
+void warn_of_missing(const Kernels& kernels, const orchestrate::BenchResults& results, const fs::path& folder) {
+  std::vector<std::string> missing;
+  for (size_t i = 0; i < results.problems.size(); ++i) {
+    const Problem& problem = results.problems[i];
+    const auto& files = kernels.at({problem.level, problem.problem_id});
+    for (size_t sample = 0; sample < results.samples[i].size(); ++sample) {
+      if (!files.contains(sample))
+        missing.push_back(fmt::format("level_{}_problem_{}_sample_{}", problem.level, problem.problem_id, sample));
+    }
+  }
+  if (!missing.empty())
+    log::warn("--generations {}: before a problem's last sample, these have no file and so no verdict: {}",
+              folder.string(), first_of(missing));
+}
+
 // Problems that have a kernel, and a place for each of their samples.
 orchestrate::BenchResults results_for(const orchestrate::RecipeConfig& config, const Kernels& kernels,
                                       const fs::path& folder) {
@@ -121,6 +145,8 @@ void judge_generations(const orchestrate::RecipeConfig& config, const fs::path& 
                        const orchestrate::RunOptions& options) {
   const Kernels kernels = find_kernels(folder);
   orchestrate::BenchResults results = results_for(config, kernels, folder);
+  warn_of_missing(kernels, results, folder);
+  for (const std::string& doubt : orchestrate::doubts_of_problems(config)) log::warn("{}", doubt);
   const fs::path to = options.output.empty() ? folder / "results" : options.output;
   const fs::path verdicts = to / "verdicts.jsonl";
   make_folder(to);  // before anything is judged

@@ -3,6 +3,7 @@
 #include "base/build.h"
 #include "cli/command_tree.h"
 #include "cli/commands.h"
+#include "cli/environment.h"
 
 namespace tritonforge::cli {
 namespace {
@@ -37,6 +38,13 @@ std::string positionals(const CLI::App& app) {
   return text;
 }
 
+std::string environment_lines() {
+  std::string text = ".SH ENVIRONMENT\n";
+  for (const auto& [name, help] : environment_variables())
+    text += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(std::string(name)), roff(std::string(help)));
+  return text;
+}
+
 }  // namespace
 
 std::string manual_page(const CLI::App& program) {
@@ -53,7 +61,7 @@ std::string manual_page(const CLI::App& program) {
     if (const std::string footer = command.app->get_footer(); !footer.empty())
       text += fmt::format(".PP\n.nf\n{}\n.fi\n", roff(footer));
   }
-  return text + fmt::format(".SH \"EXIT STATUS\"\n{}\n", roff(program.get_footer()));
+  return text + fmt::format(".SH \"EXIT STATUS\"\n{}\n", roff(program.get_footer())) + environment_lines();
 }
 
 void add_manual_command(CLI::App& app) {

@@ -65,6 +65,10 @@ dataset::ConversationTexts conversation_texts(PromptStyle prompt) {
 
 PairFile::PairFile(fs::path output) : output_(std::move(output)), unfinished_(output_.string() + ".part") {
   make_room_for(output_);
+}
+
+void PairFile::open() {
+  const std::lock_guard lock(mutex_);
   file_.open(unfinished_, std::ios::trunc);
   if (!file_) fail(ErrorKind::kUnavailable, "{}: cannot be written", unfinished_.string());
 }
@@ -72,15 +76,31 @@ PairFile::PairFile(fs::path output) : output_(std::move(output)), unfinished_(ou
 void PairFile::write(const dataset::Pair& pair, bool messages) {
   Json line = to_json(pair);
   if (!messages) line.erase("messages");
-  file_ << line.dump() << '\n';
+  const std::lock_guard lock(mutex_);
+  file_ << line.dump() << '\n' << std::flush;
   check();
+  ++written_;
 }
 
 void PairFile::finish() {
+  const std::lock_guard lock(mutex_);
   file_.close();
   check();
   fsync_path(unfinished_);
   fs::rename(unfinished_, output_);
+  finished_ = true;
+}
+
+void PairFile::tell_stopped(int signal) {
+  mutex_.lock();  // until the process ends
+  cli::tell_stopped(signal, kept());
+}
+
+std::string PairFile::kept() const {
+  const std::string place = fs::absolute(finished_ ? output_ : unfinished_).string();
+  if (finished_) return fmt::format("all of the {} pairs are in {}", written_, place);
+  if (written_ == 0) return "no pair was written yet";
+  return fmt::format("the first {} pairs are in {}; the same command begins anew and overwrites them", written_, place);
 }
 
 void PairFile::check() const {

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/filesystem.h"
@@ -48,17 +49,25 @@ class PairEvaluator {
 
 dataset::ConversationTexts conversation_texts(PromptStyle prompt);
 
-// JSON lines, under another name until they are complete. Throws kUnavailable where they cannot be written.
+// JSON lines, under another name until they are complete; each is in the file once it is written. Throws kUnavailable
+// where they cannot be written.
 class PairFile {
  public:
   explicit PairFile(fs::path output);
+  void open();  // what another attempt left under that name is lost
   void write(const dataset::Pair& pair, bool messages);
   void finish();
+  // Says where the pairs so far are; nothing is written from here on, and no line is cut.
+  void tell_stopped(int signal);
 
  private:
   void check() const;
+  std::string kept() const;
   fs::path output_, unfinished_;
+  std::mutex mutex_;  // of what follows
   std::ofstream file_;
+  int64_t written_ = 0;
+  bool finished_ = false;
 };
 
 void print_counts(std::string_view title, const std::map<std::string, size_t>& counts, size_t most = SIZE_MAX);

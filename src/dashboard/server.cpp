@@ -265,7 +265,12 @@ void DashboardServer::Impl::add_run_routes() {
     return run.trajectories().problems(text_of(request, "search"), count_of(request, "offset", 0),
                                        count_of(request, "limit", 50));
   });
-  api("/api/problem", [](RunFolder& run, const Request& request) { return run.problem(text_of(request, "id")); });
+  api("/api/problem", [](RunFolder& run, const Request& request) {
+    const std::string id = text_of(request, "id");
+    Json problem = run.problem(id);
+    if (problem.is_null()) fail(ErrorKind::kNotFound, "no problem '{}' in problems.jsonl", id);
+    return problem;
+  });
   api("/api/flags", [](RunFolder& run, const Request&) { return run.trajectories().flags(); });
   api("/api/about", [](RunFolder& run, const Request&) { return run.about(); });
   api("/api/log", [](RunFolder& run, const Request& request) { return run.log_tail(text_of(request, "role")); });

@@ -177,12 +177,16 @@ std::optional<std::vector<Problem>> read_file_of_problems(const fs::path& file) 
   return std::nullopt;
 }
 
+constexpr const char* kEndings[] = {".py", ".jsonl", ".parquet"};
+
+bool is_hidden(const fs::path& file) { return file.filename().string().starts_with("."); }
+
 // Its *.py, or else its *.jsonl, or else its *.parquet: a data set may stand beside an export of itself.
 void read_folder(const fs::path& folder, std::vector<Problem>& problems) {
-  for (const char* ending : {".py", ".jsonl", ".parquet"}) {
+  for (const char* ending : kEndings) {
     bool any = false;
     for (const auto& entry : fs::directory_iterator(folder)) {
-      if (!entry.is_regular_file() || entry.path().extension() != ending) continue;
+      if (!entry.is_regular_file() || entry.path().extension() != ending || is_hidden(entry.path())) continue;
       any = true;
       auto read = read_file_of_problems(entry.path());
       problems.insert(problems.end(), std::make_move_iterator(read->begin()), std::make_move_iterator(read->end()));
@@ -235,6 +239,26 @@ std::vector<Problem> read_problems(const fs::path& path) {
   });
   check_unique(problems, path.string());
   return problems;
+}
+
+std::vector<std::string> skipped_files(const fs::path& path) {
+  std::vector<std::string> names;
+  const auto look = [&](const fs::path& folder) {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const fs::path& file = entry.path();
+      const std::string ending = file.extension().string();
+      const bool of_problems = std::ranges::find(kEndings, lowered(ending)) != std::end(kEndings);
+      if (of_problems && entry.is_regular_file() && (is_hidden(file) || ending != lowered(ending)))
+        names.push_back(file.lexically_relative(path).string());
+    }
+  };
+  if (!fs::is_directory(path)) return names;
+  look(path);
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (entry.is_directory() && level_of_folder(entry.path())) look(entry.path());
+  }
+  std::ranges::sort(names);
+  return names;
 }
 
 std::string problem_line(const Problem& problem) {

@@ -19,6 +19,9 @@ namespace tritonforge::dataset {
 // - A .parquet row is KernelBench's line: code, level, problem_id, name (Hugging Face's
 // ScalingIntelligence/KernelBench). Throws kNotFound / kUsage naming file and line.
 std::vector<Problem> read_problems(const fs::path& path);
+// What of a folder it does not take and somebody may have meant: hidden files (an editor's, another system's) and those
+// whose ending is not in small letters (X.PY), by their names in it.
+std::vector<std::string> skipped_files(const fs::path& path);
 std::vector<Problem> parse_problems_jsonl(std::string_view text, std::string_view where);
 
 // One line of the KernelBench form (with "id" and "families"), which parse_problems_jsonl reads back.

@@ -50,7 +50,7 @@ Response move_memory(Engine& engine, const HttpRequest& request, decltype(&Engin
 
 Response pause(Engine& engine, const HttpRequest& request) {
   const auto mode = optional_field<std::string>(request.json(), "mode", "abort", "POST /pause_generation");
-  engine.pause(from_name<PauseMode>(mode, "POST /pause_generation: mode"), within(request, kCommandSeconds));
+  engine.pause(from_name<PauseMode>(mode, "mode of POST /pause_generation"), within(request, kCommandSeconds));
   return done("paused");
 }
 

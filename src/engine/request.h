@@ -46,8 +46,8 @@ struct SamplingParams {
     v("repetition_penalty", repetition_penalty, above(0), at_most(2), "scales logits of what was said down; 1 = none");
     v("max_new_tokens", max_new_tokens, at_least(0), "longest answer");
     v("min_new_tokens", min_new_tokens, at_least(0), "tokens before which no end or stop token is drawn");
-    v("stop", stop, "a text that ends the answer (may be repeated)");
-    v("stop_token_ids", stop_token_ids, spelled("stop-token-id"), "a token that ends the answer (may be repeated)");
+    v("stop", stop, "a text that ends the answer");
+    v("stop_token_ids", stop_token_ids, spelled("stop-token-id"), "a token that ends the answer");
     v("ignore_eos", ignore_eos, "goes on after the model's own end");
     v("skip_special_tokens", skip_special_tokens, "leaves special tokens out of the text");
     v("no_stop_trim", no_stop_trim, "keeps the stop text or token in the text");

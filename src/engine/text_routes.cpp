@@ -1,5 +1,7 @@
 #include "engine/text_routes.h"
 
+#include <algorithm>
+
 #include "engine/openai.h"
 #include "engine/wire.h"
 
@@ -61,9 +63,16 @@ Response detokenize(const Engine& engine, const HttpRequest& request) {
   const auto skip = optional_field(body, "skip_special_tokens", false, where);
   const Json& tokens = require_list(body, "tokens", where);
   const bool list = !tokens.empty() && tokens.front().is_array();
+  const tokenizer::Tokenizer& tokenizer = *engine.tokenizer();
+  const int64_t vocabulary = std::max(engine.info().vocab_size, tokenizer.vocab_size());
   Json texts = Json::array();
-  for (const Json& ids : list ? tokens : Json::array({tokens}))
-    texts.push_back(engine.tokenizer()->decode(ids_from(ids, "tokens", where), skip));
+  for (const Json& list_of_ids : list ? tokens : Json::array({tokens})) {
+    const auto ids = ids_from(list_of_ids, "tokens", where);
+    const auto outside = std::ranges::find_if(ids, [&](int64_t id) { return id < 0 || id >= vocabulary; });
+    if (outside != ids.end())
+      fail(ErrorKind::kUsage, "{}: field 'tokens' holds {}, outside the vocabulary of {}", where, *outside, vocabulary);
+    texts.push_back(tokenizer.decode(ids, skip));
+  }
   const Json text = list ? texts : texts[0];
   return Response::json({{"text", text}, {"prompt", text}});  // SGLang's name and vLLM's
 }

@@ -38,6 +38,7 @@ EvaluationRequest request_from_json(const Json& body, std::string_view where) {
   check_keys(body, known, where);
   const auto problem = require<Json>(body, "problem", where);
   if (!problem.is_object()) fail(ErrorKind::kUsage, "{}: field 'problem' is not an object", where);
+  check_keys(problem, {"id", "source"}, fmt::format("{}: problem", where));
   request.problem_id = optional_field<std::string>(problem, "id", "", where);
   request.problem_source = require<std::string>(problem, "source", where);
   request.candidate = require<std::string>(body, "candidate", where);

@@ -5,6 +5,7 @@
 #include "orchestrate/bench_results.h"
 #include "orchestrate/inputs.h"
 #include "orchestrate/stages.h"
+#include "orchestrate/validation.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -111,6 +112,8 @@ BenchEnd run_bench(RunContext& run, const std::string& stage) {
   BenchResults results;
   results.stage = stage;
   results.label = label_of(run.config, stage);
+  const auto best = stage == "rl" ? earlier_best_step(run.config, run.record.folder()) : std::nullopt;
+  if (best) results.label += fmt::format(" (step {})", *best);
   results.model = run.config.model.is_chat()
                       ? fmt::format("{} at {}", run.config.model.chat_name, run.config.model.chat_url)
                       : run.config.model.path;

@@ -5,6 +5,7 @@
 
 #include "base/cuda_driver.h"
 #include "base/hub.h"
+#include "base/text.h"
 #include "net/bulk.h"
 #include "net/http.h"
 #include "net/retry.h"
@@ -170,7 +171,16 @@ std::vector<std::string> doubts(const RecipeConfig& config) {
 
 std::vector<std::string> doubts_of_problems(const RecipeConfig& config) {
   std::vector<std::string> found;
+  const auto look = [&](const char* key, const std::string& path) {
+    const auto skipped = dataset::skipped_files(resolve_path(path));
+    if (!skipped.empty())
+      found.push_back(fmt::format("{}: skipped in {}, hidden or with an ending not in small letters: {}", key, path,
+                                  first_of(skipped)));
+  };
+  if (config.has_stage("bench")) look("bench.problems", config.bench.problems);
   if (!config.has_stage("rl")) return found;
+  look("rl.problems", config.rl.problems);
+  if (config.rl.validation.every > 0) look("rl.validation.problems", config.rl.validation.problems);
   std::set<std::string> trained;
   for (const Problem& problem : rl_problems(config)) trained.insert(problem.source);
   const auto compare = [&](const char* key, const std::vector<Problem>& measured) {

@@ -14,7 +14,8 @@ void check_plan(const RecipeConfig& config);
 
 // What keeps no run from going on and is likely not what was meant: a line each, naming the key.
 std::vector<std::string> doubts(const RecipeConfig& config);
-// Of files that check_plan has found to be there: problems that RL trains on and that are measured as held-out ones.
+// Of files that check_plan has found to be there: problems that RL trains on and that are measured as held-out ones,
+// and files beside problems that somebody may take for some.
 std::vector<std::string> doubts_of_problems(const RecipeConfig& config);
 
 }  // namespace tritonforge::orchestrate

@@ -236,7 +236,6 @@ void RecipeConfig::validate() const {
     check(!evaluates() || evaluator.mode == EvaluationMode::kPlan, "evaluator.mode",
           fmt::format("must be plan for candidates in {}", name_of(evaluator.request.backend)));
   }
-  check(rollout.buffer.concurrency > 0, "rollout.concurrency", "must be at least 1");
   check(rollout.generators <= static_cast<int64_t>(std::min(rollout.buffer.concurrency, rollout.buffer.evaluations)),
         "rollout.generators", "are more than rollout.concurrency or rollout.evaluations has to share out");
   if (has_stage("rl")) {
@@ -271,6 +270,16 @@ void RecipeConfig::validate() const {
       check(k <= bench.samples, "bench.pass_at",
             fmt::format("{} needs as many bench.samples, not {}", k, bench.samples));
   }
+}
+
+OptionRule with_concurrency() {
+  return [](Option& buffer) {
+    auto& options = buffer.section->options();
+    const auto found = std::ranges::find(options, "concurrency", &Option::name);
+    TF_CHECK(found != options.end(), "the buffer has no option 'concurrency'");
+    found->low = Option::Bound{1, true};
+    found->help = "trajectories under way at once";
+  };
 }
 
 RolloutOptions RecipeConfig::rollout_request(const SamplingOptions& sampling, int64_t max_turns) const {

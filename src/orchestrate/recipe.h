@@ -66,6 +66,9 @@ struct SftSection {
   }
 };
 
+// Of a run's buffer: whether it makes trajectories itself is what `generators` says, not a concurrency of 0.
+OptionRule with_concurrency();
+
 // What is asked of the buffer in every request, and what the buffer is started with.
 struct RolloutSection : RolloutOptions {
   rollout::ServiceOptions buffer{.concurrency = 128};
@@ -76,7 +79,7 @@ struct RolloutSection : RolloutOptions {
     v("generators", generators, in(0, 1024),
       "processes beside the buffer's that generate in its place, each with its part of concurrency and evaluations; "
       "0 = it does so itself");
-    v.part(buffer, in_recipe());
+    v.part(buffer, in_recipe(), with_concurrency());
   }
 };
 

@@ -9,8 +9,23 @@
 namespace tritonforge::orchestrate {
 namespace {
 
-fs::path file_of(const RunContext& run) { return run.record.folder() / "validation.jsonl"; }
+fs::path file_of(const fs::path& run) { return run / "validation.jsonl"; }
 fs::path model_of(const RunContext& run, const char* name) { return run.record.folder() / "models" / name; }
+
+struct Measured {
+  int64_t last = -1;  // step
+  std::optional<ValidationScore> best;
+};
+// A measurement whose line was cut off by a crash is made again.
+Measured measured_in(const fs::path& run) {
+  Measured measured;
+  for (const std::string& line : LineTail(file_of(run)).poll()) {
+    const Json json = parse_json(line, file_of(run).string());
+    measured.last = json.at("step");
+    if (json.at("best").get<bool>()) measured.best = {measured.last, json.at("pass_rate").get<double>()};
+  }
+  return measured;
+}
 
 // On the disk when it returns.
 void copy_durably(const fs::path& from, const fs::path& to) {
@@ -24,12 +39,9 @@ void copy_durably(const fs::path& from, const fs::path& to) {
 Validation::Validation(RunContext& run) : run_(run) {
   if (run.config.rl.validation.every == 0) return;
   problems_ = validation_problems(run.config);
-  // A measurement whose line was cut off by a crash is made again.
-  for (const std::string& line : LineTail(file_of(run)).poll()) {
-    const Json json = parse_json(line, file_of(run).string());
-    measured_ = json.at("step");
-    if (json.at("best").get<bool>()) best_ = {measured_, json.at("pass_rate").get<double>()};
-  }
+  const Measured measured = measured_in(run.record.folder());
+  measured_ = measured.last;
+  best_ = measured.best;
 }
 
 RolloutFigures Validation::measure(int64_t step) {
@@ -77,7 +89,7 @@ void Validation::after_step(int64_t step) {
                      {"samples", figures.judged()},
                      {"failed", figures.failed},
                      {"best", best}};
-  append_line_durable(file_of(run_), line.dump());
+  append_line_durable(file_of(run_.record.folder()), line.dump());
   log::info("rl step {}: {:.1f} % of {} held-out samples pass{}", step, 100 * pass_rate, figures.judged(),
             best ? ", the best so far" : "");
 }
@@ -86,6 +98,12 @@ void Validation::finish() {
   if (!best_ || best_->step == run_.config.rl.steps) return;
   log::info("models/rl is that of step {}, the best on held-out problems; the last one is models/rl-last", best_->step);
   put_best_in_place(run_.record.folder() / "models");
+}
+
+std::optional<int64_t> earlier_best_step(const RecipeConfig& config, const fs::path& run) {
+  if (!config.has_stage("rl") || config.rl.validation.every == 0) return std::nullopt;
+  const auto best = measured_in(run).best;
+  return best && best->step != config.rl.steps ? std::optional(best->step) : std::nullopt;
 }
 
 void put_best_in_place(const fs::path& models) {

@@ -37,6 +37,9 @@ class Validation {
   std::optional<ValidationScore> best_;
 };
 
+// The step whose weights RL has left in models/rl, where validation found them better than its last ones.
+std::optional<int64_t> earlier_best_step(const RecipeConfig& config, const fs::path& run);
+
 // models/rl becomes what models/best is, and models/rl-last what models/rl was. Whenever this is stopped, models/rl is
 // whole: the one or the other.
 void put_best_in_place(const fs::path& models);

@@ -26,8 +26,7 @@ struct RouterOptions {
 
   template <typename V>
   void describe(V& v) {
-    v("workers", workers, spelled("worker"), in_form(server_url),
-      "URL of an engine; repeat for more (also POST /add_worker?url=)");
+    v("workers", workers, spelled("worker"), in_form(server_url), "URL of an engine (also POST /add_worker?url=)");
     v("policy", policy, one_of(policy_names()), "which engine takes a request");
     v("health_interval_s", health_interval_s, at_least(0),
       "seconds between health checks; 0: none, requests alone tell");

@@ -330,6 +330,30 @@ def test_kernels_of_others_are_judged_once_whatever_is_in_them(tmp_path):
     assert said == f"tritonforge: {tmp_path}/file/run: cannot be made: Not a directory\n"
 
 
+def test_what_is_not_judged_of_others_is_named(tmp_path):
+    theirs, problems = tmp_path / "theirs", tmp_path / "problems/level1"
+    theirs.mkdir()
+    problems.mkdir(parents=True)
+    for name in ("1_relu.py", ".2_relu.py", "3_relu.PY"):
+        (problems / name).write_text(PROBLEM.format(operator="relu"))
+    names = [f"level_1_problem_1_sample_{sample}_kernel" for sample in (0, 2)]
+    for name in (*names, "relu", "level_1_problem_1_sample_1"):
+        (theirs / f"{name}.py").write_text(KERNEL.format(expression=EXPRESSIONS["relu"]))
+    (theirs / "README.md").touch()
+    command = [BINARY, "bench", "--problems", problems.parent, "--generations", theirs]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "2 kernels of 1 problems; results" in done.stdout, done.stderr
+    warnings = [line.split("] ", 1)[1] for line in done.stderr.splitlines() if " W " in line]
+    form = "level_LEVEL_problem_NUMBER_sample_NUMBER_kernel.py"
+    assert warnings == [
+        f"--generations {theirs}: not judged, for their names are not {form}: level_1_problem_1_sample_1.py, relu.py",
+        f"--generations {theirs}: before a problem's last sample, these have no file and so no verdict: "
+        "level_1_problem_1_sample_1",
+        f"bench.problems: skipped in {problems.parent}, hidden or with an ending not in small letters: "
+        "level1/.2_relu.py, level1/3_relu.PY",
+    ]
+
+
 def test_kernels_of_others_are_gone_on_with_after_ctrl_c(tmp_path):
     theirs, problems, output = tmp_path / "theirs", tmp_path / "problems/level1", tmp_path / "run"
     theirs.mkdir()

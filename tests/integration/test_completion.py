@@ -68,3 +68,36 @@ def test_man_takes_the_manual(tmp_path):
     shown = re.sub("\x1b\\[[0-9]*m|.\x08", "", result.stdout)  # bold: escapes, or letters struck twice
     for words in ("tritonforge serve router", "least_loaded", "EXIT STATUS", "tritonforge model pull"):
         assert words in shown, words
+    variables = shown.split("ENVIRONMENT")[1]
+    assert "TRITONFORGE_PEER_API_KEY" in variables and "TRITONFORGE_IR_RUN" not in variables
+
+
+def warnings_of(variables):
+    done = subprocess.run(
+        [BINARY, "manual"], env={**os.environ, **variables}, capture_output=True, text=True, check=True
+    )
+    return [line.split("] ", 1)[1] for line in done.stderr.splitlines()]
+
+
+def test_a_misspelt_variable_is_told():
+    assert warnings_of({"TRITONFORGE_PER_API_KEY": "x", "TRITONFORGE_LOG": "warn"}) == [
+        "the environment has TRITONFORGE_PER_API_KEY, which nothing reads (did you mean 'TRITONFORGE_PEER_API_KEY'?)"
+    ]
+    (line,) = warnings_of({"TRITONFORGE_XQZWVJKYXQ": "1", "TRITONFORGE_LOG": "warn"})
+    assert line.endswith("TRITONFORGE_XQZWVJKYXQ, which nothing reads; `tritonforge manual` lists those that are read")
+
+
+def test_no_variable_is_told_that_something_reads():
+    read = set()
+    for folder, form in (
+        ("src", r'"(TRITONFORGE_[A-Z_]+)"'),
+        ("worker", r'"(TRITONFORGE_[A-Z_]+)"'),
+        ("tests", r'environ(?:\.get\(|\[)"(TRITONFORGE_[A-Z_]+)"'),
+        ("bench", r"\$\{?(TRITONFORGE_[A-Z_]+)"),
+        ("docs/clusters", r"\$\{?(TRITONFORGE_[A-Z_]+)"),
+    ):
+        for file in (ROOT / folder).rglob("*"):
+            if file.is_file() and file.suffix in ("", ".cpp", ".h", ".py", ".sh"):
+                read.update(re.findall(form, file.read_text(errors="replace")))
+    assert {"TRITONFORGE_LOG", "TRITONFORGE_WORKER_DEBUG", "TRITONFORGE_IR_RUN", "TRITONFORGE_OUTPUT"} <= read
+    assert warnings_of(dict.fromkeys(read, "warn")) == []

@@ -7,7 +7,9 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
+import time
 
 import pytest
 import torch
@@ -258,6 +260,24 @@ def test_verified_by_an_evaluator_of_its_own(tmp_path, monkeypatch):
         assert roles == ["user", "assistant", "user", "assistant"]
         assert pair["refinement"]["wrong"] in pair["messages"][1]["content"]
         assert pair["messages"][2]["content"] == pair["refinement"]["feedback"] != ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_what_is_verified_and_says_where(number, tmp_path, monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET")
+    command = [BINARY, "data", "generate", "--output", "pairs.jsonl", "--count", "500", "--trials", "1"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    part = tmp_path / "pairs.jsonl.part"
+    while not part.exists() or part.read_text().count("\n") < 2:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1].splitlines()[-1]
+    assert process.returncode == 128 + number and not (tmp_path / "pairs.jsonl").exists()
+    pairs = [json.loads(line) for line in part.read_text().splitlines()]
+    assert all(pair["verified"] for pair in pairs)
+    where = f"the first {len(pairs)} pairs are in {part}; the same command begins anew and overwrites them"
+    assert said == f"tritonforge: stopped by {signal.strsignal(number)}; {where}"
 
 
 def test_chains_and_their_repairs_are_judged(tmp_path, monkeypatch):

@@ -4,7 +4,9 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -133,6 +135,21 @@ def test_the_counts_are_of_all(captured):
     report, pairs = captured
     assert report["problems"] == len(CAPTURED) + len(REFUSED)
     assert report["written"] == len(pairs) == report["problems"] - sum(report["refused_by"].values())
+
+
+def test_a_signal_leaves_what_is_captured_and_says_where(tmp_path):
+    (tmp_path / "problems.jsonl").write_text(problem_lines({f"{i}": CAPTURED["softmax"] for i in range(50)}))
+    command = [BINARY, "data", "capture", "--problems", "problems.jsonl", "--output", "pairs.jsonl", "--unverified"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    part = tmp_path / "pairs.jsonl.part"
+    while not part.exists() or part.stat().st_size == 0:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1].splitlines()[-1]
+    assert process.returncode == 130
+    pairs = [json.loads(line) for line in part.read_text().splitlines()]
+    assert f"stopped by Interrupt; the first {len(pairs)} pairs are in {part}; " in said
 
 
 PRODUCTS = {

@@ -499,8 +499,9 @@ def test_the_best_model_on_held_out_problems_is_the_result(tmp_path):
     holdout = "{every: 2, problems: problems/quickstart/holdout, limit: 2, samples: 1}"
     said = Run(
         tmp_path / "a",
-        *("--set", "stages=[sft, rl]", "--set", "rl.steps=3", "--set", f"rl.validation={holdout}"),
+        *("--set", "stages=[sft, rl, bench]", "--set", "rl.steps=3", "--set", f"rl.validation={holdout}"),
         *("--set", "rl.algorithm=dapo", "--set", "rl.refills=1", "--set", "rollout.advantage=grpo"),
+        *("--set", "bench.models=[sft, rl]"),
     )
     output = said.finish()
     measured = [json.loads(line) for line in (said.output / "validation.jsonl").read_text().splitlines()]
@@ -510,6 +511,8 @@ def test_the_best_model_on_held_out_problems_is_the_result(tmp_path):
     assert best["pass_rate"] == max(row["pass_rate"] for row in measured)
     assert said.weights("rl") == said.weights("best")
     assert (said.output / "models/rl-last").exists() == (best["step"] != 3)
+    labels = {row["label"] for row in json.loads((said.output / "result.json").read_text())["stages"]}
+    assert labels == {"SFT", "SFT+RL" if best["step"] == 3 else f"SFT+RL (step {best['step']})"}
     # Two groups a step, each replaced once where it taught nothing.
     for step in said.steps("rl"):
         assert 2 <= step["groups"] <= 4, step

@@ -19,6 +19,11 @@ TEST(Text, LettersOfAsciiAreLoweredAndNothingElse) {
     EXPECT_EQ(low[i] != every[i], every[i] >= 'A' && every[i] <= 'Z') << "byte " << i;
 }
 
+TEST(Text, OfManyNamesTheFirstOnesAreSaid) {
+  EXPECT_EQ(first_of({"a", "b"}, 2), "a, b");
+  EXPECT_EQ(first_of({"a", "b", "c", "d"}, 2), "a, b and 2 more");
+}
+
 TEST(Text, AnyBytesAreOneSegmentOfAPathAndComeBack) {
   EXPECT_EQ(percent_encode("lease-bench-rl-l1_19.a~"), "lease-bench-rl-l1_19.a~");
   EXPECT_EQ(percent_encode("a/b c%d?#+é"), "a%2Fb%20c%25d%3F%23%2B%C3%A9");

@@ -92,6 +92,15 @@ TEST(Flags, TheHelpShowsDefaultAndWhatIsAllowed) {
   EXPECT_THAT(help, ::testing::Not(HasSubstr("--wall")));
 }
 
+TEST(Flags, TheHelpOfAListSaysHowSeveralAreGiven) {
+  CLI::App app;
+  Paint paint;
+  add_flags(app, paint);
+  EXPECT_EQ(app.get_option("--levels")->get_description(), "of the house; several with commas");
+  EXPECT_EQ(app.get_option("--wall")->get_description(), "which; given once for each");
+  EXPECT_EQ(app.get_option("--coats")->get_description(), "of paint (between 1 and 5)");
+}
+
 // What the orchestrator starts a process with is what the process then holds.
 template <typename T>
 Json after_flags(const T& given) {

@@ -65,6 +65,18 @@ TEST(Problem, FolderOfLevels) {
   EXPECT_EQ(read_problems(folder.path() / "level1/19_relu.py").at(0).id, "level1_19_relu");
 }
 
+TEST(Problem, HiddenFilesAndOddEndingsAreSkippedAndNamed) {
+  TemporaryFolder folder("problems");
+  write(folder.path() / "level1/2_add.py", kSource);
+  for (const char* name : {"level1/.3_mul.py", "level1/._2_add.py", "level1/4_sub.PY", "X.Jsonl"})
+    write(folder.path() / name, "no problem");
+  write(folder.path() / "level1/notes.txt", "nobody takes it for a problem");
+  EXPECT_EQ(read_problems(folder.path()).size(), 1u);
+  EXPECT_THAT(skipped_files(folder.path()),
+              ElementsAre("X.Jsonl", "level1/._2_add.py", "level1/.3_mul.py", "level1/4_sub.PY"));
+  EXPECT_THAT(skipped_files(folder.path() / "level1/2_add.py"), ElementsAre());
+}
+
 TEST(Problem, BothJsonLines) {
   const std::string text = Json{{"level", 2}, {"problem_id", 7}, {"name", "7_Softmax"}, {"code", kSource}}.dump() +
                            "\n\n" +

@@ -47,6 +47,8 @@ TEST(EvaluationRequest, WhatIsWrongIsNamed) {
   const Json problem = {{"source", "s"}};
   EXPECT_THAT(said_of({{"problem", problem}, {"candidte", "c"}}), HasSubstr("did you mean 'candidate'?"));
   EXPECT_THAT(said_of({{"problem", "s"}, {"candidate", "c"}}), HasSubstr("'problem' is not an object"));
+  EXPECT_THAT(said_of({{"problem", {{"source", "s"}, {"idd", "p"}}}, {"candidate", "c"}}),
+              HasSubstr("problem: unknown field 'idd' (did you mean 'id'?)"));
   EXPECT_THAT(said_of({{"problem", problem}}), HasSubstr("field 'candidate' is missing"));
   EXPECT_THAT(said_of({{"problem", problem}, {"candidate", "c"}, {"timeout_s", 0}}),
               HasSubstr("'timeout_s' must be above 0"));

@@ -76,6 +76,17 @@ TEST_F(RecipeTest, AShippedRecipeNamesAModelOfTheRepositoryOfARunOrOfTheHub) {
   }
 }
 
+TEST_F(RecipeTest, ABufferWithoutTrajectoriesOfItsOwnIsWhatGeneratorsSays) {
+  const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
+  EXPECT_EQ(load_recipe(path, {"rollout.concurrency=1"}).rollout.buffer.concurrency, 1u);
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"rollout.concurrency=0"}); }),
+              HasSubstr("'rollout.concurrency' must be between 1 and 4096, not 0"));
+  const std::string reference = recipe_reference();
+  const size_t row = reference.find("`rollout.concurrency`");
+  EXPECT_THAT(reference.substr(row, reference.find('\n', row) - row),
+              AllOf(HasSubstr("between 1 and 4096"), ::testing::Not(HasSubstr("0: "))));
+}
+
 TEST_F(RecipeTest, OnlyWhatDecidesTheResultKeepsAResumeFromGoingOn) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
   const RecipeConfig before = load_recipe(path, {});

@@ -74,5 +74,24 @@ TEST(PutBestInPlace, StoppedAtAnyStepItLeavesTheOldModelOrTheNewOneWhole) {
   EXPECT_EQ(std::distance(fs::directory_iterator(models), fs::directory_iterator()), 3);
 }
 
+TEST(EarlierBestStep, IsWhatTheLastBestLineSaysUnlessRlEndedWithIt) {
+  const TemporaryFolder folder("validation-test");
+  RecipeConfig config;
+  config.stages = {"rl", "bench"};
+  config.rl.steps = 4;
+  config.rl.validation.every = 2;
+  const fs::path file = folder.path() / "validation.jsonl";
+  const auto after = [&](const std::string& line) {
+    append_line_durable(file, line);
+    return earlier_best_step(config, folder.path());
+  };
+  EXPECT_EQ(earlier_best_step(config, folder.path()), std::nullopt);  // nothing was measured
+  EXPECT_EQ(after(R"({"step": 0, "pass_rate": 0.25, "best": true})"), 0);
+  EXPECT_EQ(after(R"({"step": 2, "pass_rate": 0.5, "best": true})"), 2);
+  EXPECT_EQ(after(R"({"step": 4, "pass_rate": 0.25, "best": false})"), 2);
+  config.rl.steps = 2;
+  EXPECT_EQ(earlier_best_step(config, folder.path()), std::nullopt);
+}
+
 }  // namespace
 }  // namespace tritonforge::orchestrate
