@@ -1,6 +1,7 @@
 // Loads, stores and atomics, through pointers and through block pointers and tensor descriptors. Neighbouring elements
 // at neighbouring addresses are handled as one run.
 #include <algorithm>
+#include <limits>
 
 #include "evaluate/ir/floats.h"
 #include "evaluate/ir/machine.h"
@@ -199,7 +200,9 @@ T combine(const std::string& op, T old, T value) {
   }
 }
 
+// To other programs an atomic of one block's scope is a load and, where it changes something, a store.
 std::byte* reach_atomic(Machine& m, const Instruction& i, uint64_t address, int size) {
+  if (i.detail->flag) return reach(m, Memory::Access::kLoad, address, 1, size);
   std::byte* at = reach(m, Memory::Access::kAtomic, address, 1, size);
   if (i.detail->acquires) m.memory.acquire(address);
   return at;
@@ -207,9 +210,18 @@ std::byte* reach_atomic(Machine& m, const Instruction& i, uint64_t address, int 
 
 void exchange(Machine& m, const Instruction& i, uint64_t address, std::byte* at, const std::byte* now, int size) {
   if (std::memcmp(at, now, static_cast<size_t>(size)) == 0) return;
+  if (i.detail->flag) at = reach(m, Memory::Access::kStore, address, 1, size, now);
   std::memcpy(at, now, static_cast<size_t>(size));
   ++m.memory.changes;
   if (i.detail->releases) m.memory.release(address);
+}
+
+// What an atomic gives where its mask is off: of a block zeros, of one number what shared memory has from earlier.
+template <typename T>
+T left_out(const Instruction& i) {
+  if (i.n > 1) return T(0);
+  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
+  else return static_cast<T>(0x5B5B5B5B);
 }
 
 template <typename T>
@@ -222,7 +234,7 @@ void change(Machine& m, const Instruction& i) {
   m.pause();
   for (int64_t k = 0; k < i.n; ++k) {
     if (mask && !mask[i.single & 4 ? 0 : k]) {
-      out[k] = T(0);
+      out[k] = left_out<T>(i);
       continue;
     }
     std::byte* at = reach_atomic(m, i, addresses[k], size);
