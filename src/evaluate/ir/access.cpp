@@ -308,6 +308,18 @@ void advance(Machine& m, const Instruction& i) {
 
 namespace {
 
+// What the tensor memory accelerator demands. Sizes that were reduced may leave less.
+void check_descriptor(Machine& m, const int64_t* tuple, size_t rank, int64_t width) {
+  constexpr int64_t kAligned = 16;
+  if (tuple[0] % kAligned != 0) m.fault("a tensor descriptor of memory that does not begin at a multiple of 16 bytes");
+  for (size_t k = 0; k + 1 < rank; ++k) {
+    const int64_t bytes = tuple[1 + rank + k] * width;
+    if (bytes % kAligned != 0)
+      m.fault(fmt::format("a tensor descriptor with a stride of {} bytes, which must be a multiple of 16", bytes));
+  }
+  if (tuple[2 * rank] != 1) m.fault(fmt::format("a tensor descriptor with a last stride of {}", tuple[2 * rank]));
+}
+
 // Calls use(first element, count, address) for the rows of the block, use with count 0 never; elements outside of the
 // checked dimensions are left out. Offsets come from the tuple, plus those in i.in[2...] of a descriptor.
 template <typename Use>
@@ -315,6 +327,7 @@ void block_rows(Machine& m, const Instruction& i, Kind kind, Use use) {
   const Detail& d = *i.detail;
   const size_t rank = d.shape.size();
   const int64_t* tuple = m.at<int64_t>(i.in[0]);
+  if (!d.list.empty() && m.options.own_sizes) check_descriptor(m, tuple, rank, memory_size(kind));
   std::array<int64_t, 8> size{}, stride{}, from{}, index{};
   for (size_t k = 0; k < rank; ++k) {
     size[k] = tuple[1 + k], stride[k] = tuple[1 + rank + k], from[k] = tuple[1 + 2 * rank + k];
