@@ -42,6 +42,9 @@ def shape_kernel(x, o, M: tl.constexpr, N: tl.constexpr, OP: tl.constexpr):
         # In whatever order, the same of places and values.
         places = tl.cat(r, r + M, can_reorder=True)
         tl.store(o + places, tl.cat(tl.sum(a, 1), tl.max(a, 1), can_reorder=True))
+    elif OP == "reorder":
+        places = tl.reshape(c[:, None] * M + r[None, :], (M * N,), can_reorder=True)
+        tl.store(o + places, tl.reshape(tl.trans(a), (M * N,), can_reorder=True))
     elif OP == "broadcast":
         tl.store(
             o + r[:, None] * N + c[None, :], tl.broadcast_to(tl.sum(a, 1)[:, None], (M, N)) + tl.sum(a, 0)[None, :]
@@ -71,6 +74,7 @@ def shape_kernel(x, o, M: tl.constexpr, N: tl.constexpr, OP: tl.constexpr):
         "join",
         "interleave",
         "cat",
+        "reorder",
         "broadcast",
         "gather",
         "gather0",

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(ROOT / "worker"))
 from tritonforge_worker.plan import recorder
-from tritonforge_worker.plan.tensors import Record, Recording
+from tritonforge_worker.plan.tensors import NotAPlan, Record, Recording
 
 F = torch.nn.functional
 LSTM_CELL = torch.nn.LSTMCell(8, 3)
@@ -74,6 +74,49 @@ def test_tensors_that_are_not_recorded_are_computed_as_ever():
     torch.manual_seed(0)
     drawn = F.dropout(x, 0.5)
     assert torch.equal(drawn[drawn != 0], 2 * x[drawn != 0]) and (drawn == 0).any()
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_what_torch_makes_of_few_numbers_of_the_codes_own_is_known_on_the_host(mode):
+    def forward(x):
+        numbers = torch.tensor([1.0, 3.0, 4.0])
+        assert (numbers / numbers.sum()).max().item() == 0.5
+        x * numbers[0]
+        with pytest.raises(NotAPlan, match="needed on the host"):
+            numbers.sum().item()  # a recorded call has seen it, and may have changed it
+        with pytest.raises(NotAPlan, match="needed on the host"):
+            torch.zeros(5000).sum().item()
+        with pytest.raises(NotAPlan, match="needed on the host"):
+            torch.rand_like(torch.tensor([1.0])).item()
+
+    assert "div" not in steps(forward, mode)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_masks_that_the_code_spells_out_are_places(mode):
+    rows, both = [True, False, True, True], torch.tensor([[True, False, False, True, True]] * 4)
+
+    def forward(x):
+        assert x[rows].shape == (3, 5, 8) and x[:, [False, True] * 2 + [True]].shape == (4, 3, 8)
+        assert x[both].shape == (12, 8) and x[1, [True, False, True, False, False]].shape == (2, 8)
+        x[rows] = 0.5
+        like = torch.zeros(4, 5, 8)
+        assert x[[[0, 1], [1, 0]]].shape == like[[[0, 1], [1, 0]]].shape
+        with pytest.raises(IndexError, match="a mask of shape"):
+            x[[True, False, True]]
+
+    assert "nonzero" not in steps(forward, mode)
+
+
+def test_counts_are_as_many_as_are_asked_for():
+    def forward(x):
+        counts = torch.bincount(x[:, 0, 0].long(), minlength=6)
+        assert counts.shape == (6,) and counts.dtype == torch.int64
+        assert torch.bincount(x[:, 0, 0].long(), x[:, 0, 1], 6).dtype == torch.float32
+        with pytest.raises(NotAPlan, match="minlength="):
+            torch.bincount(x[:, 0, 0].long())
+
+    assert steps(forward, torch.no_grad).count("bincount") == 2
 
 
 # What a call is on a GPU, by the name that it is recorded under.

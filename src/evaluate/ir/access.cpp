@@ -1,6 +1,7 @@
 // Loads, stores and atomics, through pointers and through block pointers and tensor descriptors. Neighbouring elements
 // at neighbouring addresses are handled as one run.
 #include <algorithm>
+#include <limits>
 
 #include "evaluate/ir/floats.h"
 #include "evaluate/ir/machine.h"
@@ -199,7 +200,9 @@ T combine(const std::string& op, T old, T value) {
   }
 }
 
+// To other programs an atomic of one block's scope is a load and, where it changes something, a store.
 std::byte* reach_atomic(Machine& m, const Instruction& i, uint64_t address, int size) {
+  if (i.detail->flag) return reach(m, Memory::Access::kLoad, address, 1, size);
   std::byte* at = reach(m, Memory::Access::kAtomic, address, 1, size);
   if (i.detail->acquires) m.memory.acquire(address);
   return at;
@@ -207,9 +210,18 @@ std::byte* reach_atomic(Machine& m, const Instruction& i, uint64_t address, int 
 
 void exchange(Machine& m, const Instruction& i, uint64_t address, std::byte* at, const std::byte* now, int size) {
   if (std::memcmp(at, now, static_cast<size_t>(size)) == 0) return;
+  if (i.detail->flag) at = reach(m, Memory::Access::kStore, address, 1, size, now);
   std::memcpy(at, now, static_cast<size_t>(size));
   ++m.memory.changes;
   if (i.detail->releases) m.memory.release(address);
+}
+
+// What an atomic gives where its mask is off: of a block zeros, of one number what shared memory has from earlier.
+template <typename T>
+T left_out(const Instruction& i) {
+  if (i.n > 1) return T(0);
+  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
+  else return static_cast<T>(0x5B5B5B5B);
 }
 
 template <typename T>
@@ -222,7 +234,7 @@ void change(Machine& m, const Instruction& i) {
   m.pause();
   for (int64_t k = 0; k < i.n; ++k) {
     if (mask && !mask[i.single & 4 ? 0 : k]) {
-      out[k] = T(0);
+      out[k] = left_out<T>(i);
       continue;
     }
     std::byte* at = reach_atomic(m, i, addresses[k], size);
@@ -296,6 +308,18 @@ void advance(Machine& m, const Instruction& i) {
 
 namespace {
 
+// What the tensor memory accelerator demands. Sizes that were reduced may leave less.
+void check_descriptor(Machine& m, const int64_t* tuple, size_t rank, int64_t width) {
+  constexpr int64_t kAligned = 16;
+  if (tuple[0] % kAligned != 0) m.fault("a tensor descriptor of memory that does not begin at a multiple of 16 bytes");
+  for (size_t k = 0; k + 1 < rank; ++k) {
+    const int64_t bytes = tuple[1 + rank + k] * width;
+    if (bytes % kAligned != 0)
+      m.fault(fmt::format("a tensor descriptor with a stride of {} bytes, which must be a multiple of 16", bytes));
+  }
+  if (tuple[2 * rank] != 1) m.fault(fmt::format("a tensor descriptor with a last stride of {}", tuple[2 * rank]));
+}
+
 // Calls use(first element, count, address) for the rows of the block, use with count 0 never; elements outside of the
 // checked dimensions are left out. Offsets come from the tuple, plus those in i.in[2...] of a descriptor.
 template <typename Use>
@@ -303,6 +327,7 @@ void block_rows(Machine& m, const Instruction& i, Kind kind, Use use) {
   const Detail& d = *i.detail;
   const size_t rank = d.shape.size();
   const int64_t* tuple = m.at<int64_t>(i.in[0]);
+  if (!d.list.empty() && m.options.own_sizes) check_descriptor(m, tuple, rank, memory_size(kind));
   std::array<int64_t, 8> size{}, stride{}, from{}, index{};
   for (size_t k = 0; k < rank; ++k) {
     size[k] = tuple[1 + k], stride[k] = tuple[1 + rank + k], from[k] = tuple[1 + 2 * rank + k];

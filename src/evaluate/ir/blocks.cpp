@@ -159,6 +159,16 @@ void split(Machine& m, const Instruction& i) {
   });
 }
 
+// Of its second half with its first one.
+void interleave(Machine& m, const Instruction& i) {
+  by_size(held_size(i.out_kind), [&](auto sample) {
+    using T = decltype(sample);
+    const T* in = m.at<T>(i.in[0]);
+    T* out = m.at<T>(i.out[0]);
+    for (int64_t k = 0; k < i.n / 2; ++k) out[2 * k] = in[i.n / 2 + k], out[2 * k + 1] = in[k];
+  });
+}
+
 void gather(Machine& m, const Instruction& i) {
   const auto& shape = i.detail->shape;  // of the source
   const auto& out_shape = i.detail->out_shape;

@@ -232,8 +232,13 @@ void Compiler::reduction(const Function& function, const Operation& op, Env& env
   Instruction i{.run = scans ? run::scan : run::reduce, .name = op.name.c_str()};
   i.detail = std::make_shared<Detail>();
   Detail& d = *i.detail;
+  std::vector<int> given;
+  for (size_t k = 0; k < operands; ++k) given.push_back(of(env, op, k));
+  const bool of_all = !scans && std::ranges::all_of(given, [&](int value) {
+    return at(value).type.shape.size() == 1 && (at(value).single || in_order_.contains(value));
+  });
   for (size_t k = 0; k < operands; ++k) {
-    i.in.push_back(full(of(env, op, k)));
+    i.in.push_back(full(of_all && in_order_.contains(given[k]) ? in_order_.at(given[k]) : given[k]));
     d.kinds.push_back(at(i.in[k]).type.kind);
   }
   d.shape = at(i.in[0]).type.shape;

@@ -8,12 +8,13 @@
 namespace tritonforge::evaluate::ir {
 namespace {
 
-// Of an atomic: what it orders between programs, which a scope of one block does not reach.
+// Of an atomic: what it orders between programs; flag: its scope is one block, which reaches no others.
 std::shared_ptr<Detail> ordering(const Operation& op) {
   const auto said = [&](const char* word) { return std::ranges::find(op.words, word) != op.words.end(); };
   auto detail = std::make_shared<Detail>();
-  detail->acquires = !said("cta") && (said("acq_rel") || said("acquire"));
-  detail->releases = !said("cta") && (said("acq_rel") || said("release"));
+  detail->flag = said("cta");
+  detail->acquires = !detail->flag && (said("acq_rel") || said("acquire"));
+  detail->releases = !detail->flag && (said("acq_rel") || said("release"));
   return detail;
 }
 

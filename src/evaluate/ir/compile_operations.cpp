@@ -132,6 +132,22 @@ void Compiler::elementwise_operation(const Operation& op, Env& env, const Type& 
   env[static_cast<size_t>(op.results.front())] = emit(std::move(i), {{type, single}}, key).front();
 }
 
+// A GPU leaves the elements where its threads have them: nobody may count on their order. That of a reduction over all
+// of them is its own.
+int Compiler::reordered(int in, const Type& type) {
+  const int in_order = alias(in, type);
+  if (at(in).single || type.elements() % 2 != 0) return in_order;
+  Instruction i{.run = run::interleave,
+                .kind = type.kind,
+                .out_kind = type.kind,
+                .n = type.elements(),
+                .in = {in},
+                .name = "tt.reshape"};
+  const int out = emit(std::move(i), {{type, false}}, "interleave" + to_string(type)).front();
+  in_order_[out] = in_order;
+  return out;
+}
+
 bool Compiler::shape_operation(const Operation& op, Env& env, const Type& type) {
   const auto set = [&](int value) { env[static_cast<size_t>(op.results.front())] = value; };
   const auto with_shapes = [&](Instruction::Run run, int in) {
@@ -170,7 +186,7 @@ bool Compiler::shape_operation(const Operation& op, Env& env, const Type& type) 
     if (n != "tt.broadcast" || from.shape == type.shape || at(in).single) {
       if (n != "tt.broadcast" && from.elements() != type.elements())
         wrong(op, "{} from {}", to_string(type), to_string(from));
-      set(alias(in, type));
+      set(std::ranges::find(op.words, "allow_reorder") == op.words.end() ? alias(in, type) : reordered(in, type));
       return true;
     }
     if (from.shape.size() != type.shape.size()) wrong(op, "{} from {}", to_string(type), to_string(from));

@@ -72,6 +72,7 @@ class Compiler {
   void operation(const Function& function, const Operation& op, Env& env);
   std::vector<int> call(const Function& function, const std::vector<int>& arguments);
   std::vector<int> control_flow(const Function& function, const Region& region, Env& env);
+  int reordered(int in, const Type& type);
   bool shape_operation(const Operation& op, Env& env, const Type& type);
   bool memory_operation(const Operation& op, Env& env, const Type& type);
   void reduction(const Function& function, const Operation& op, Env& env);
@@ -102,6 +103,7 @@ class Compiler {
   int64_t lanes_ = 0, placed_bytes_ = 0;  // the most lanes of the region under way
   size_t emitted_ = 0;
   std::vector<const Function*> inside_;
+  std::unordered_map<int, int> in_order_;  // what a reordered value is made of, in its shape
 };
 
 }  // namespace tritonforge::evaluate::ir

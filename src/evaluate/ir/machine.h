@@ -33,6 +33,7 @@ struct LaunchOptions {
   Schedule schedule = Schedule::kDrawn;   // of those that wait for each other the turns are drawn in any
   uint64_t seed = 0;                      // of what is drawn
   int64_t work_limit = int64_t{1} << 38;  // elements computed in one launch
+  bool own_sizes = true;                  // the problem's: tensor descriptors are such as hardware takes
   Deadline deadline = Deadline::after(3600);
 };
 

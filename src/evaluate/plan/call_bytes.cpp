@@ -25,9 +25,16 @@ const std::unordered_map<std::string_view, double> kPasses = {
     {"trunc", 5}, {"floor", 4}, {"ceil", 4}, {"round", 6}, {"sqrt", 3}, {"sin", 2}, {"cos", 2}, {"asin", 5},
     {"acos", 6}, {"atan", 6}, {"erf", 40}, {"erfc", 41}, {"erfinv", 40}, {"lgamma", 40}, {"digamma", 40},
     {"deg2rad", 2}, {"rad2deg", 2}, {"ldexp", 2}, {"bitwise_xor", 5}, {"__xor__", 5}, {"logical_xor", 5},
+    {"logaddexp", 10}, {"logaddexp2", 10}, {"sinc", 10}, {"signbit", 2}, {"angle", 9}, {"isposinf", 2},
+    {"isneginf", 2}, {"isin", 2}, {"rrelu_with_noise", 8}, {"exponential", 4}, {"normal", 4},
+    // series and polynomials of two or three ranges, all of which a formula computes
+    {"i0", 250}, {"special_i0e", 250}, {"special_i1", 250}, {"special_i1e", 250}, {"special_entr", 12},
+    {"special_erfcx", 60}, {"special_log_ndtr", 60}, {"special_ndtri", 150}, {"special_xlog1py", 8},
+    {"bartlett_window", 10}, {"blackman_window", 10}, {"hamming_window", 8}, {"hann_window", 8},
+    {"kaiser_window", 250}, {"logspace", 4},
     // reductions (one by one, a partial sum is read, a term is read, and their sum is written) and norms
     {"sum", 3}, {"amax", 3}, {"amin", 3}, {"max", 3}, {"min", 3}, {"median", 3}, {"kthvalue", 3}, {"sort", 6},
-    {"argsort", 6}, {"mean", 2}, {"prod", 3}, {"any", 3}, {"all", 3}, {"count_nonzero", 4},
+    {"argsort", 6}, {"mean", 2}, {"nansum", 8}, {"nanmedian", 8}, {"trace", 3}, {"index_reduce", 3}, {"prod", 3}, {"any", 3}, {"all", 3}, {"count_nonzero", 4},
     {"cumsum", 2}, {"cumprod", 2}, {"var", 5}, {"std", 6}, {"var_mean", 6}, {"std_mean", 7}, {"norm", 4}, {"linalg_vector_norm", 4}, {"_weight_norm", 6},
     {"_weight_norm_interface", 6},
     {"logsumexp", 6}, {"logcumsumexp", 5}, {"aminmax", 2}, {"softmax", 6}, {"_softmax", 6}, {"_safe_softmax", 6},
@@ -35,10 +42,13 @@ const std::unordered_map<std::string_view, double> kPasses = {
     {"group_norm", 9}, {"native_batch_norm", 9}, {"_native_batch_norm_legit", 9}, {"batch_norm", 9},
     {"_native_batch_norm_legit_no_training", 6}, {"instance_norm", 9}, {"rms_norm", 6}, {"_fused_rms_norm", 6},
     {"cosine_similarity", 8}, {"pairwise_distance", 6}, {"dist", 5}, {"cross", 6}, {"linalg_cross", 6},
-    // losses, interpolation
+    // losses; interpolation: each neighbour is taken, weighed and added, and of cubic ones the weights are polynomials
     {"mse_loss", 4}, {"l1_loss", 4}, {"smooth_l1_loss", 9}, {"huber_loss", 9}, {"kl_div", 6}, {"nll_loss", 4},
     {"nll_loss_forward", 4}, {"nll_loss2d_forward", 4}, {"binary_cross_entropy", 9},
-    {"binary_cross_entropy_with_logits", 10}, {"soft_margin_loss", 6}, {"upsample_bilinear2d", 12}};
+    {"binary_cross_entropy_with_logits", 10}, {"soft_margin_loss", 6}, {"multi_margin_loss", 16},
+    {"multilabel_margin_loss_forward", 6}, {"max_unpool2d", 3}, {"max_unpool3d", 3}, {"upsample_linear1d", 12},
+    {"upsample_bilinear2d", 12}, {"upsample_trilinear3d", 45}, {"upsample_bicubic2d", 100}, {"grid_sampler_2d", 200},
+    {"grid_sampler_3d", 120}, {"affine_grid_generator", 16}};
 // clang-format on
 
 // What calls compute on the way, by names of their own: these are the reference's, too, where it makes such a call.
@@ -68,6 +78,7 @@ const std::unordered_map<std::string_view, std::vector<std::string_view>> kParts
     {"logsumexp", kOfSoftmax},
     {"gelu", {"erf", "tanh"}},
     {"mean", {"sum"}},
+    {"nansum", {"sum"}},
     {"var", kOfNorms},
     {"std", kOfNorms},
     {"norm", {"sum", "sqrt"}},
@@ -115,8 +126,8 @@ double gate_bytes(const Call& call, const ReferenceWork& reference) {
 
 // Takes of a tensor what its order says.
 bool selects(std::string_view name) {
-  static const std::set<std::string_view> kSelecting = {"topk", "kthvalue", "median",  "mode",   "max",   "min",
-                                                        "amax", "amin",     "aminmax", "argmax", "argmin"};
+  static const std::set<std::string_view> kSelecting = {"topk", "kthvalue", "median", "nanmedian", "mode",   "max",
+                                                        "min",  "amax",     "amin",   "aminmax",   "argmax", "argmin"};
   return kSelecting.contains(name);
 }
 
@@ -139,6 +150,8 @@ double compared(const Call& call) {
   if (call.name == "bincount" || call.name == "histc") return given * call.results();
   if ((call.name == "searchsorted" || call.name == "bucketize") && call.in.size() > 1)
     return given * size(*call.in[1], -1);
+  if (call.name == "isin" && call.in.size() > 1) return given * static_cast<double>(call.in[1]->elements());
+  if (call.name == "multilabel_margin_loss_forward") return given * size(*call.in.front(), -1);
   return 0;
 }
 
@@ -229,6 +242,9 @@ double gates_of(const Call& call) {
 }
 
 double inner_bytes(const Call& call, const ReferenceWork& reference) {
+  if (call.name == "trace" && !call.in.empty())  // it reads the diagonal alone
+    return (std::min(size(*call.in[0], 0), size(*call.in[0], 1)) - static_cast<double>(call.in[0]->elements())) *
+           width_of(*call.in[0], reference);
   if (!is_bag(call)) return gate_bytes(call, reference);
   return (rows_of_bags(call) - static_cast<double>(call.in[0]->elements())) * width_of(*call.in[0], reference);
 }
@@ -277,7 +293,7 @@ double hidden_bytes(const Call& call, const ReferenceWork& reference, double spe
     constexpr double kOnScores = 18;  // two products, scale, mask and softmax read and write them
     return kOnScores * element * call.results() / std::max(1.0, size(*call.out.front(), -1)) * size(*in[1], -2);
   }
-  if (name.find("pool") != std::string_view::npos) return kOfSums * element * call.results() * windows_of(call);
+  if (name.find("_pool") != std::string_view::npos) return kOfSums * element * call.results() * windows_of(call);
   if (is_distances(name)) return 2 * element * call.results();                                   // the root of the sums
   if (name == "addbmm" && in.size() > 1) return 2 * element * call.results() * size(*in[1], 0);  // what is summed
   return 0;

@@ -43,7 +43,7 @@ Call call_of(const Plan& plan, const PlanStep& step) {
 
 // The last one is what cdist has a product for, beyond 25 rows.
 bool is_distances(std::string_view name) {
-  return name == "cdist" || name == "_cdist_forward" || name == "_euclidean_dist";
+  return name == "cdist" || name == "_cdist_forward" || name == "_pdist_forward" || name == "_euclidean_dist";
 }
 
 bool is_attention(const Call& call) {

@@ -89,6 +89,7 @@ class CpuLauncher : public Launcher {
     const ir::LaunchOptions options{.grid = step.grid,
                                     .schedule = options_.schedule,
                                     .seed = seed_ += 0x9E3779B97F4A7C15ull,
+                                    .own_sizes = options_.own_sizes,
                                     .deadline = options_.deadline};
     const std::optional<Weighing> weighing = options_.weigh ? std::make_optional<Weighing>(bound) : std::nullopt;
     const ir::Work work = ir::launch(program, memory_, arguments, options);

@@ -20,6 +20,7 @@ struct PassOptions {
   uint64_t order_seed = 0;                       // of the programs (CPU), of addresses (GPU)
   ir::Schedule schedule = ir::Schedule::kDrawn;  // of the programs on a CPU
   bool weigh = false;                            // what each launch does is compared with what it was given
+  bool own_sizes = true;                         // a problem's on a CPU: they were not reduced
   bool guard = true;  // memory is poisoned where it comes empty, and watched for writes beyond its ends
   Deadline deadline = Deadline::after(3600);
 };

@@ -21,6 +21,16 @@ void check_result(const at::Tensor& tensor, const PlanValue& wanted, const PlanS
   }
 }
 
+// Counts are as many as the largest value says, which in memory that no launch wrote is beyond all memory.
+void check_counted(const std::vector<at::Tensor>& values, const PlanStep& step, const Plan& plan) {
+  if (step.name != "aten::bincount" || step.args.empty() || !step.args[0].contains("t") || step.out.empty()) return;
+  const at::Tensor& counted = values[step.args[0]["t"].get<size_t>()];
+  const int64_t counts = step.out[0] < 0 ? 0 : plan.values[static_cast<size_t>(step.out[0])].elements();
+  if (counted.numel() > 0 && counted.max().item<int64_t>() >= counts)
+    fail(ErrorKind::kUsage, "replay: {}: a value of {}, {} counts are recorded", step.name,
+         counted.max().item<int64_t>(), counts);
+}
+
 // {"t": value} anywhere in an aten call's arguments.
 void mark_arguments(const Json& json, std::vector<bool>& used) {
   if (json.is_object() && json.contains("t") && json["t"].is_number()) used[json["t"].get<size_t>()] = true;
@@ -112,6 +122,7 @@ void Pass::run(const std::function<bool(int)>& launches, const std::function<voi
 
 void Pass::aten(size_t index) {
   const PlanStep& step = steps_.plan().steps[index];
+  if (options_.guard) check_counted(values_, step, steps_.plan());
   AtenStep::Results results = steps_.aten(index)->call(values_, launcher_.device());
   for (const auto& tensor : results.written) launcher_.written(tensor);
   const bool is_empty = step.name.find("empty") != std::string::npos;

@@ -67,7 +67,8 @@ const Names kMoving = {
     "pixel_shuffle", "pixel_unshuffle", "rot90", "tril", "triu", "tril_", "triu_", "im2col", "upsample_nearest1d",
     "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
     "_upsample_nearest_exact3d", "reflection_pad3d", "replication_pad3d", "channel_shuffle", "native_channel_shuffle",
-    "diag_embed", "diagonal_copy", "block_diag", "diagonal_scatter", "select_scatter", "slice_scatter"};
+    "diag_embed", "diagonal_copy", "block_diag", "diagonal_scatter", "select_scatter", "slice_scatter",
+    "as_strided_scatter"};
 
 const Names kComputing = {
     // elementwise
@@ -81,33 +82,42 @@ const Names kComputing = {
     "isinf", "isfinite", "nan_to_num", "relu", "relu6", "leaky_relu", "elu", "celu", "selu", "gelu", "silu", "mish",
     "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink", "softplus", "softsign", "threshold", "prelu",
     "_prelu_kernel", "glu", "log_sigmoid", "log_sigmoid_forward", "hypot", "copysign", "ldexp", "xlogy", "deg2rad",
-    "rad2deg", "lgamma", "digamma", "heaviside", "masked_fill", "masked_fill_", "masked_scatter",
+    "rad2deg", "lgamma", "digamma", "heaviside", "masked_fill", "masked_fill_", "masked_scatter", "logaddexp",
+    "logaddexp2", "sinc", "signbit", "angle", "isposinf", "isneginf", "isin", "rrelu_with_noise", "i0", "special_i0e",
+    "special_i1", "special_i1e", "special_entr", "special_erfcx", "special_log_ndtr", "special_ndtri",
+    "special_xlog1py",
     // reductions, scans, sorting
     "col2im", "sum", "mean", "prod", "var", "std", "var_mean", "std_mean", "amax", "amin", "aminmax", "max", "min",
-    "argmax", "argmin", "any", "all", "norm", "linalg_vector_norm", "logsumexp", "cumsum", "cumprod", "cummax",
-    "cummin", "logcumsumexp", "softmax", "_softmax", "_safe_softmax", "log_softmax", "_log_softmax", "sort", "argsort",
-    "topk", "kthvalue", "median", "mode", "count_nonzero", "dist", "searchsorted", "bucketize", "histc", "bincount",
+    "argmax", "argmin", "any", "all", "nansum", "nanmedian", "trace", "norm", "linalg_vector_norm", "logsumexp",
+    "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "softmax", "_softmax", "_safe_softmax", "log_softmax",
+    "_log_softmax", "sort", "argsort", "topk", "kthvalue", "median", "mode", "count_nonzero", "dist", "searchsorted",
+    "bucketize", "histc", "bincount",
     // indexing
     "index", "index_select", "gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",
-    "index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_", "index_put", "index_put_",
-    "_index_put_impl_", "take", "take_along_dim", "put", "embedding", "_embedding_bag", "_embedding_bag_forward_only",
-    "embedding_bag",
+    "index_add", "index_add_", "index_reduce", "index_copy", "index_copy_", "index_fill", "index_fill_", "index_put",
+    "index_put_", "_index_put_impl_", "take", "take_along_dim", "put", "embedding", "_embedding_bag",
+    "_embedding_bag_forward_only", "embedding_bag",
     // linear algebra and layers; not _trilinear and einsum, whose operands' shapes do not tell their work
-    "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "addr", "mv", "dot", "outer", "matmul", "linear", "ger",
+    "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "addr", "mv", "dot", "vdot", "outer", "matmul", "linear", "ger",
     "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "max_pool1d",
     "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices",
     "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "_adaptive_avg_pool2d",
-    "_adaptive_avg_pool3d", "adaptive_max_pool2d", "upsample_bilinear2d", "native_layer_norm", "layer_norm",
-    "native_group_norm", "group_norm", "native_batch_norm", "_native_batch_norm_legit",
-    "_native_batch_norm_legit_no_training", "batch_norm", "instance_norm", "rms_norm", "_fused_rms_norm",
-    "_weight_norm_interface", "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_attention_math", "cdist", "_cdist_forward", "pairwise_distance", "cosine_similarity", "cross",
-    "linalg_cross", "lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "nll_loss", "nll_loss_forward",
-    "nll_loss2d_forward", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss",
+    "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d", "fractional_max_pool2d",
+    "fractional_max_pool3d", "max_unpool2d", "max_unpool3d", "upsample_linear1d", "upsample_bilinear2d",
+    "upsample_bicubic2d", "upsample_trilinear3d", "grid_sampler_2d", "grid_sampler_3d", "affine_grid_generator",
+    "native_layer_norm", "layer_norm", "native_group_norm", "group_norm", "native_batch_norm",
+    "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "batch_norm", "instance_norm", "rms_norm",
+    "_fused_rms_norm", "_weight_norm_interface", "scaled_dot_product_attention",
+    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math", "cdist", "_cdist_forward",
+    "_pdist_forward", "pairwise_distance", "cosine_similarity", "cross", "linalg_cross", "lstm", "gru", "rnn_tanh",
+    "rnn_relu", "lstm_cell", "gru_cell", "nll_loss", "nll_loss_forward", "nll_loss2d_forward", "mse_loss", "l1_loss",
+    "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div",
+    "soft_margin_loss", "multi_margin_loss", "multilabel_margin_loss_forward",
+    // windows of a signal
+    "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window", "logspace",
     // random numbers: the replayer's generator is seeded by the trusted side
     "rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "bernoulli_",
-    "uniform_", "normal_", "native_dropout", "dropout"};
+    "uniform_", "normal_", "normal", "exponential_", "native_dropout", "dropout"};
 
 std::string_view short_name(std::string_view name) {
   return name.starts_with("aten::") ? name.substr(6) : std::string_view();

@@ -9,8 +9,8 @@
 //     + the plan's payload, the weights', of a drawn problem (drawn.h) both plans' and the fractions, the binaries'
 //   {"choose": [configuration of each tuning]} -> {"chosen"}
 //     instead of "choice"
-//   {"replay", "tensors", "forward_seed", "order_seed", "schedule"?, "launch", "without", "again", "weigh",
-//   "timeout_s"}
+//   {"replay", "tensors", "forward_seed", "order_seed", "schedule"?, "own_sizes"?, "launch", "without", "again",
+//   "weigh", "timeout_s"}
 //    -> {"tensors", "inputs", "aliases", "findings", "own": [computing, moving], "copied"}
 //     + the inputs; back come the inputs after the call and the outputs
 //   {"pace": pairs, "limit_s", "reference", "plan_bytes", "tensors", "forward_seed"}
@@ -212,6 +212,7 @@ class Process {
             .forward_seed = request.at("forward_seed"),
             .order_seed = request.at("order_seed"),
             .schedule = from_name<ir::Schedule>(request.value("schedule", "drawn"), "schedule"),
+            .own_sizes = request.value("own_sizes", true),
             .launch = request.at("launch"),
             .without = request.value("without", -1),
             .again = request.value("again", false),

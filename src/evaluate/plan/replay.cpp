@@ -106,6 +106,7 @@ Finished Replayer::run(std::vector<at::Tensor> inputs, const ReplayRequest& requ
                     {.order_seed = request.order_seed,
                      .schedule = request.schedule,
                      .weigh = request.weigh,
+                     .own_sizes = request.own_sizes,
                      .guard = request.guard,
                      .deadline = deadline},
                     std::move(constants));

@@ -17,11 +17,12 @@ struct ReplayRequest {
   uint64_t forward_seed = 0;  // torch's generator, as the reference's forward had it
   uint64_t order_seed = 0;    // of the programs on a CPU, of addresses on a GPU
   ir::Schedule schedule = ir::Schedule::kDrawn;
-  bool launch = true;  // false: launches are left out, to see whether they matter
-  int without = -1;    // this kernel's alone are
-  bool again = false;  // as a second call, which finds the constants as one on the same inputs left them
-  bool guard = true;   // memory is watched for writes beyond its ends
-  bool weigh = false;  // what each launch does is compared with what it was given, for own_share
+  bool own_sizes = true;  // the problem's: they were not reduced
+  bool launch = true;     // false: launches are left out, to see whether they matter
+  int without = -1;       // this kernel's alone are
+  bool again = false;     // as a second call, which finds the constants as one on the same inputs left them
+  bool guard = true;      // memory is watched for writes beyond its ends
+  bool weigh = false;     // what each launch does is compared with what it was given, for own_share
   double timeout_s = 60;
 };
 

@@ -277,6 +277,7 @@ PlanRunner::Handed PlanRunner::replay_of(size_t trial) const {
   Handed request{.header = {{"replay", true},
                             {"forward_seed", expected.forward_seed},
                             {"order_seed", context_.order_seed + trial},
+                            {"own_sizes", context_.reference.sizes.empty()},
                             {"launch", true},
                             {"without", -1},
                             {"weigh", false},

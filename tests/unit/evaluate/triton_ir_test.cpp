@@ -133,6 +133,28 @@ TEST(TritonIr, OnlyAProductOfFloat32CanBeCutToTf32) {
   EXPECT_FALSE(dot("ieee", "f32"));
 }
 
+// A reduction over all elements is written with such a reshape, too: its order is its own, here that of the source.
+TEST(TritonIr, AReshapeThatMayReorderDoesUnlessAllOfItIsReduced) {
+  const Program program = compile(
+      parse(kernel("    %r = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>\n"
+                   "    %m = tt.reshape %r : tensor<8xi32> -> tensor<4x2xi32>\n"
+                   "    %v = tt.reshape %m allow_reorder : tensor<4x2xi32> -> tensor<8xi32>\n"
+                   "    %s = tt.splat %x : !tt.ptr<i32> -> tensor<8x!tt.ptr<i32>>\n"
+                   "    %a = tt.addptr %s, %r : tensor<8x!tt.ptr<i32>>, tensor<8xi32>\n"
+                   "    tt.store %a, %v : tensor<8x!tt.ptr<i32>>\n"
+                   "    %f = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n    ^bb0(%p: i32, %q: i32):\n"
+                   "      tt.reduce.return %p : i32\n    }) : (tensor<8xi32>) -> i32\n"
+                   "    %c = arith.constant 8 : i32\n    %b = tt.addptr %x, %c : !tt.ptr<i32>, i32\n"
+                   "    tt.store %b, %f : !tt.ptr<i32>\n",
+                   "%x: !tt.ptr<i32>")));
+  std::vector<int32_t> out(9, -1);
+  Memory memory;
+  const Argument argument{.form = Argument::Form::kBuffer,
+                          .buffer = memory.add("x", reinterpret_cast<std::byte*>(out.data()), 36, 4, true)};
+  launch(program, memory, {&argument, 1}, {});
+  EXPECT_EQ(out, (std::vector<int32_t>{4, 0, 5, 1, 6, 2, 7, 3, 0}));
+}
+
 TEST(TritonIr, AnAddressFromElsewhereIsAFault) {
   const Program program = compile(
       parse(kernel("    %c = arith.constant 123456 : i64\n    %p = tt.int_to_ptr %c : i64 -> !tt.ptr<f32>\n    %v = "

@@ -384,6 +384,13 @@ TEST(AtenWork, SearchesAndCountsWeighAsTheComparisonsThatTheyStandFor) {
   EXPECT_DOUBLE_EQ(work_of("bucketize", {{512}, {64}, {512}}).computing, alone + 5 * 512 * 64 / 20.0);
   const double counted = work_of("histc", {{512}, {64}}, Json::array(), {"histc"}).computing;
   EXPECT_DOUBLE_EQ(work_of("histc", {{512}, {64}}).computing, counted + 5 * 512 * 64 / 20.0);
+  EXPECT_DOUBLE_EQ(work_of("isin", {{512}, {64}, {512}}).computing, 2 * alone + 5 * 512 * 64 / 20.0);
+}
+
+TEST(AtenWork, ATraceReadsItsDiagonalAndAnUnpoolingHasNoWindows) {
+  EXPECT_DOUBLE_EQ(work_of("trace", {{64, 32}, {}}).computing, 3 * (64 * 32 / 20.0 + 4 * (32 + 1)));
+  EXPECT_DOUBLE_EQ(work_of("max_unpool2d", {{2, 16}, {2, 16}, {2, 64}}, {{8, 8}}).computing,
+                   3 * (2 * 64 / 20.0 + 4 * 2 * (16 + 16 + 64)));
 }
 
 TEST(AtenWork, AdaptiveWindowsCountWhereTheyOverlap) {

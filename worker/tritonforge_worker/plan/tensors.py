@@ -6,10 +6,11 @@ asks for a tensor's data on the host ends the recording with NotAPlan.
 
 import contextlib
 import functools
+import warnings
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device, without_device
 from tritonforge_worker.plan.places import is_elsewhere, is_on_host, place, place_of, whereabouts
@@ -26,6 +27,7 @@ def check_device(device):
 
 
 MAX_STEPS, MAX_CONSTANT_BYTES = 20000, 64 << 20
+FEW = 4096  # numbers of the code's own with which torch may compute on the host
 DTYPES = {
     d: str(d).removeprefix("torch.")
     for d in (
@@ -190,15 +192,54 @@ def recurrent(input, states, params, biases, layers, dropout, train, bidirection
     return (out.transpose(0, 1) if batch_first else out, *(s.new_empty(s.shape) for s in states))
 
 
-FORMS = dict.fromkeys(
-    (torch.ops.aten.lstm.input, torch.ops.aten.gru.input, torch.ops.aten.rnn_tanh.input, torch.ops.aten.rnn_relu.input),
-    recurrent,
-)
+def bincount(places, weights=None, minlength=0):
+    """As many counts as are asked for at least: the replay is refused where its data make them more."""
+    if not places.is_meta:
+        return torch.bincount(places, weights, minlength)
+    if minlength == 0:
+        raise NotAPlan(
+            "bincount: the number of its results depends on data; minlength= as many as there can be says it"
+        )
+    summed = torch.float32 if weights is not None and weights.dtype == torch.float32 else torch.float64
+    return places.new_empty(minlength, dtype=torch.int64 if weights is None else summed)
+
+
+FORMS = {
+    **dict.fromkeys(
+        (
+            torch.ops.aten.lstm.input,
+            torch.ops.aten.gru.input,
+            torch.ops.aten.rnn_tanh.input,
+            torch.ops.aten.rnn_relu.input,
+        ),
+        recurrent,
+    ),
+    torch.ops.aten.bincount.default: bincount,
+}
+INDEXED = {"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
+
+
+def with_places(tensor, indices):
+    """Indices whose masks of the code's own are the places that torch makes of them: it would ask for data."""
+    out = []
+    for mask in indices:
+        if not isinstance(mask, torch.Tensor) or isinstance(mask, RecordedTensor) or mask.dtype != torch.bool:
+            out.append(mask)
+            continue
+        indexed = tensor.shape[len(out) : len(out) + mask.dim()]
+        if indexed != mask.shape:
+            raise IndexError(f"a mask of shape {list(mask.shape)} for a tensor's {list(indexed)}")
+        for places in mask.nonzero().unbind(1):
+            place(places, whereabouts(mask))
+            out.append(places)
+    return out
 
 
 def record(recording, func, args, kwargs):
     name = func._schema.name
     recording.check(name, kwargs or {})
+    if name in INDEXED:
+        args = (args[0], with_places(*args[:2]), *args[2:])
 
     def known(value):
         return (
@@ -283,24 +324,33 @@ def flat_tensors(value):
 
 
 def is_numbers(value):
-    """Whether it is a list of places, or of such lists."""
-    return isinstance(value, (list, tuple)) and all(type(v) is int or is_numbers(v) for v in value)
+    """Whether it is a list of places or bools, or of such lists."""
+    return isinstance(value, (list, tuple)) and all(type(v) in (int, bool) or is_numbers(v) for v in value)
+
+
+@functools.cache
+def lists_are_tuples():
+    """Whether this torch takes a list of lists for a tuple of indices."""
+    with warnings.catch_warnings(), torch._C._DisableTorchDispatch():
+        warnings.simplefilter("ignore")
+        return torch.zeros(2, 2, device="cpu")[[[0, 1], [0, 1]]].dim() == 1
 
 
 def listed_places(tensor, index):
-    """An index whose lists of places are tensors beside the one that is indexed. torch would make them without data.
-    A list of lists is left to it: some versions take it for a tuple of indices."""
+    """An index whose lists of places are tensors beside the one that is indexed. torch would make them without data."""
 
     def placed(value):
         if not is_numbers(value):
             return value
-        places = torch.tensor(value, dtype=torch.int64, device="cpu")
+        places = torch.tensor(value, device="cpu")
+        if places.dtype != torch.bool:
+            places = places.to(torch.int64)
         place(places, tensor._place)
         return places
 
-    if isinstance(index, tuple):
-        return tuple(map(placed, index))
-    return index if isinstance(index, list) and any(isinstance(i, (list, tuple)) for i in index) else placed(index)
+    if isinstance(index, list) and any(isinstance(i, (list, tuple)) for i in index) and lists_are_tuples():
+        index = tuple(index)
+    return tuple(map(placed, index)) if isinstance(index, tuple) else placed(index)
 
 
 class RecordedTensor(torch.Tensor):
@@ -450,6 +500,13 @@ def asks_of_types(func):
     return schema.name.startswith("aten::") and bool(schema.returns) and not any("Tensor" in f for f in forms)
 
 
+def is_function(func):
+    """Whether its results have memory of their own, of what it is given and nothing else."""
+    schema = func._schema
+    aliases = any(a.alias_info is not None for a in (*schema.arguments, *schema.returns))
+    return schema.name.startswith("aten::") and not aliases and torch.Tag.nondeterministic_seeded not in func.tags
+
+
 def own_key(func):
     """Where the code of an operator that was defined in Python is (torch.library); None for all others."""
     if func._schema.name not in torch.library._defs:
@@ -506,11 +563,26 @@ class Record(TorchDispatchMode):
         super().__init__()
         self.recording = recording
 
+    def is_on_host(self, tensor):
+        """Whether its numbers are there, and are few: no recorded call has seen them, which could have changed them."""
+        plain = isinstance(tensor, torch.Tensor) and not isinstance(tensor, RecordedTensor)
+        return plain and is_on_host(tensor) and tensor.numel() <= FEW and self.recording.known(tensor) is None
+
+    def of_few_numbers(self, func, args, kwargs):
+        """What torch makes of few numbers of the code's own, for whose values it may ask; None of all else."""
+        given = [a for a in tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
+        if not given or not is_function(func) or not all(map(self.is_on_host, given)):
+            return None
+        out = func(*args, **kwargs)
+        return out if all(t.numel() <= FEW for t in tree_leaves(out) if isinstance(t, torch.Tensor)) else None
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         # The value of its own constants is known on the host.
         if func._schema.name in (*OF_CONSTANTS, *HOST) and not flat_tensors((args, kwargs)):
             return func(*args, **kwargs)
+        if (known := self.of_few_numbers(func, args, kwargs)) is not None:
+            return known
         if (key := own_key(func)) is not None:  # what is in it is recorded: its launches and aten calls
             with self:
                 return func._op_dk(key, *args, **kwargs)
