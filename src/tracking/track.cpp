@@ -50,9 +50,12 @@ int64_t track(const Destination& destination, const fs::path& run, bool follow, 
       ++points;
     }
     const Json rows = rows_of(run);
-    for (; position.rows < static_cast<int64_t>(rows.size()); ++position.rows, ++points)
+    const auto there = static_cast<int64_t>(rows.size());
+    const bool fewer = there < position.rows;  // a stage goes on with more steps, and is measured anew
+    if (fewer) position.rows = there;
+    for (; position.rows < there; ++position.rows, ++points)
       receiver->put(point_of_row(rows[static_cast<size_t>(position.rows)], position.rows, unix_seconds()));
-    if (points > 0) {
+    if (points > 0 || fewer) {
       receiver->flush();
       position.steps = steps.offset();
       write_file_atomic(file, Json{{"steps", position.steps}, {"rows", position.rows}}.dump());
