@@ -16,7 +16,7 @@
 namespace tritonforge::dashboard {
 namespace {
 
-constexpr int kHeartbeat_ms = 15000;  // comments that keep proxies from closing an idle stream
+constexpr int kHeartbeat_s = 15;  // between comments that keep proxies from closing an idle stream
 
 std::string event(std::string_view name, const Json& data) {
   return fmt::format("event: {}\n{}", name, net::sse_event(data.dump(-1, ' ', false, Json::error_handler_t::replace)));
@@ -218,6 +218,7 @@ bool DashboardServer::Impl::tell_news(const std::string& name, RunFolder& folder
 // True while there is more to read.
 bool DashboardServer::Impl::look() {
   const std::lock_guard lock(mutex);
+  std::erase_if(listeners, [](const Listener& one) { return !one.reply->connected(); });  // of quiet runs, too
   bool more = false;
   for (const auto& [name, folder] : runs.open_runs()) {
     try {
@@ -233,14 +234,15 @@ bool DashboardServer::Impl::look() {
 void DashboardServer::Impl::follow(const std::stop_token& stop) {
   const std::stop_callback on_stop(stop, [this] { watch.wake(); });
   bool more = false;
+  auto told = Clock::now();
   while (!stop.stop_requested()) {
-    const bool changed = watch.wait(more ? 0 : kHeartbeat_ms);
+    watch.wait(more ? 0 : kHeartbeat_s * 1000);
     for (int waiting = requests; waiting > 0; waiting = requests) requests.wait(waiting);
     more = look();
-    if (!changed && !more) {
-      const std::lock_guard lock(mutex);
-      send("", ": still here\n\n");
-    }
+    if (seconds_since(told) < kHeartbeat_s) continue;
+    told = Clock::now();
+    const std::lock_guard lock(mutex);
+    send("", ": still here\n\n");  // whose run says nothing while others do is told so, too
   }
 }
 
