@@ -1,8 +1,11 @@
 #include "dashboard/server.h"
 
+#include <fmt/chrono.h>
+
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <ctime>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -31,9 +34,12 @@ net::Response page_part(std::string_view text, const std::string& type) {
   return response;
 }
 
+// With the time here: a page on another machine tells by it how old a status is.
 net::Response api_reply(const Json& value) {
   net::Response response = net::Response::json(value);
-  response.headers = {{"cache-control", "no-store"}, {"x-content-type-options", "nosniff"}};
+  response.headers = {{"cache-control", "no-store"},
+                      {"x-content-type-options", "nosniff"},
+                      {"date", fmt::format("{:%a, %d %b %Y %H:%M:%S} GMT", fmt::gmtime(std::time(nullptr)))}};
   return response;
 }
 
