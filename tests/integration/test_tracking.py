@@ -8,6 +8,7 @@ import pathlib
 import re
 import subprocess
 import textwrap
+import time
 
 import pytest
 
@@ -98,6 +99,22 @@ def test_a_row_that_is_measured_anew_is_handed_over_again(folder):
     assert points_of(base) == 0
     assert points_of(base, {**ROW, "pass_at_1": 0.75}) == 1
     assert points_of(base, {**ROW, "pass_at_1": 0.75}) == 0
+
+
+def test_two_at_once_do_not_hand_over_the_same(folder):
+    first = subprocess.Popen([BINARY, "track", folder, "--to", "tensorboard", "--follow"], stdout=subprocess.PIPE)
+    try:
+        end = time.monotonic() + 60
+        while not (folder / "tracking/tensorboard.json").exists():
+            assert time.monotonic() < end, "the first one hands nothing over"
+            time.sleep(0.01)
+        refused = tritonforge("track", folder, "--to", "tensorboard", code=1)
+        assert "another process hands this run's figures to tensorboard" in refused.stderr
+    finally:
+        first.terminate()
+        said = first.communicate(timeout=60)[0]
+    assert b"has 3 points" in said
+    assert "has 0 points" in tritonforge("track", folder, "--to", "tensorboard").stdout
 
 
 @needs_packages
