@@ -4,7 +4,7 @@
 const SILENT_AFTER_S = 15;
 function stateOfRun(status) {
   if (status.state && status.state !== 'running') return status.state;
-  const silent = isNumber(status.time) && Date.now() / 1000 - status.time > SILENT_AFTER_S;
+  const silent = isNumber(status.time) && serverTime() - status.time > SILENT_AFTER_S;
   return silent ? 'silent' : 'running';
 }
 const STATE_COLOURS = {

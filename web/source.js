@@ -44,11 +44,17 @@ function fromReport(path, query) {
   }
 }
 
+// The dashboard's clock, by which a run's times are: this machine's may be another one.
+let ahead = 0;  // ms
+const serverTime = () => (Date.now() + ahead) / 1000;
+
 async function api(path, query = {}) {
   const given =
       Object.fromEntries(Object.entries(query).filter(([, value ]) => value !== '' && value !== undefined));
   if (inline) return fromReport(path, given);
   const reply = await fetch(`api/${path}?${new URLSearchParams(given)}`);
+  const date = Date.parse(reply.headers.get('date'));
+  if (isNumber(date)) ahead = date - Date.now();
   const body = await reply.json();
   if (!reply.ok)
     throw Object.assign(new Error(body.error ? body.error.message : reply.statusText), {status : reply.status});

@@ -1,8 +1,11 @@
 #include "dashboard/server.h"
 
+#include <fmt/chrono.h>
+
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <ctime>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -16,7 +19,7 @@
 namespace tritonforge::dashboard {
 namespace {
 
-constexpr int kHeartbeat_ms = 15000;  // comments that keep proxies from closing an idle stream
+constexpr int kHeartbeat_s = 15;  // between comments that keep proxies from closing an idle stream
 
 std::string event(std::string_view name, const Json& data) {
   return fmt::format("event: {}\n{}", name, net::sse_event(data.dump(-1, ' ', false, Json::error_handler_t::replace)));
@@ -31,9 +34,12 @@ net::Response page_part(std::string_view text, const std::string& type) {
   return response;
 }
 
+// With the time here: a page on another machine tells by it how old a status is.
 net::Response api_reply(const Json& value) {
   net::Response response = net::Response::json(value);
-  response.headers = {{"cache-control", "no-store"}, {"x-content-type-options", "nosniff"}};
+  response.headers = {{"cache-control", "no-store"},
+                      {"x-content-type-options", "nosniff"},
+                      {"date", fmt::format("{:%a, %d %b %Y %H:%M:%S} GMT", fmt::gmtime(std::time(nullptr)))}};
   return response;
 }
 
@@ -218,6 +224,7 @@ bool DashboardServer::Impl::tell_news(const std::string& name, RunFolder& folder
 // True while there is more to read.
 bool DashboardServer::Impl::look() {
   const std::lock_guard lock(mutex);
+  std::erase_if(listeners, [](const Listener& one) { return !one.reply->connected(); });  // of quiet runs, too
   bool more = false;
   for (const auto& [name, folder] : runs.open_runs()) {
     try {
@@ -233,14 +240,15 @@ bool DashboardServer::Impl::look() {
 void DashboardServer::Impl::follow(const std::stop_token& stop) {
   const std::stop_callback on_stop(stop, [this] { watch.wake(); });
   bool more = false;
+  auto told = Clock::now();
   while (!stop.stop_requested()) {
-    const bool changed = watch.wait(more ? 0 : kHeartbeat_ms);
+    watch.wait(more ? 0 : kHeartbeat_s * 1000);
     for (int waiting = requests; waiting > 0; waiting = requests) requests.wait(waiting);
     more = look();
-    if (!changed && !more) {
-      const std::lock_guard lock(mutex);
-      send("", ": still here\n\n");
-    }
+    if (seconds_since(told) < kHeartbeat_s) continue;
+    told = Clock::now();
+    const std::lock_guard lock(mutex);
+    send("", ": still here\n\n");  // whose run says nothing while others do is told so, too
   }
 }
 

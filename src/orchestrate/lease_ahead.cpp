@@ -16,9 +16,16 @@ void LeaseAhead::begin(int64_t step, Wait wait) {
 }
 
 std::optional<Lease> LeaseAhead::take(int64_t step) {
-  if (lease_.valid() && step_ == step) return lease_.get();
-  give_up();
-  return std::nullopt;
+  if (!lease_.valid() || step_ != step) {
+    give_up();
+    return std::nullopt;
+  }
+  try {
+    return lease_.get();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kTimeout) throw;
+    return std::nullopt;
+  }
 }
 
 void LeaseAhead::give_up() {

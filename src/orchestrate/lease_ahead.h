@@ -20,7 +20,9 @@ class LeaseAhead {
 
   void begin(int64_t step, Wait wait);
   // That of `step`, once it is there; throws what waiting for it threw. Nothing where none of that step was begun: one
-  // of another step (the trainer went back) is given up, and is there again for who asks by its name.
+  // of another step (the trainer went back) is given up, and is there again for who asks by its name. Nothing, too,
+  // where it was not there in time: what it needs may have been held up by the step before alone, however long that
+  // took (groups that are submitted after it, weights that it makes), so that the time begins anew.
   std::optional<Lease> take(int64_t step);
 
  private:

@@ -175,10 +175,14 @@ std::optional<Trajectory> Generator::run(const GroupSpec& group, int64_t sample,
     const int64_t room = dialogue->room();
     if (index > 0 && room < std::min(kLeastRoom, options.sampling.max_new_tokens)) break;
     Turn& turn = trajectory.turns.emplace_back();
-    const bool answered = index < static_cast<int64_t>(kept.size());
-    const bool judged = answered && kept[static_cast<size_t>(index)].judged;
-    if (answered) turn = std::move(kept[static_cast<size_t>(index)].turn);
-    else dialogue->open_turn(turn);
+    dialogue->open_turn(turn);
+    const auto at = static_cast<size_t>(index);
+    // A turn before it could not be kept, was judged otherwise this time, or is another process's: it goes on from
+    // none.
+    if (at < kept.size() && kept[at].turn.prompt_tokens != turn.prompt_tokens) kept.resize(at);
+    const bool answered = at < kept.size();
+    const bool judged = answered && kept[at].judged;
+    if (answered) turn = std::move(kept[at].turn);
     if (room < 1) {
       fail_turn(
           turn, Fault::kPromptTooLong,

@@ -51,9 +51,10 @@ std::vector<Store::Unfinished> Store::unfinished() {
 std::vector<KeptTurn> Store::kept_turns(const std::string& group_id, int64_t sample) {
   std::lock_guard lock(reading_);
   std::vector<KeptTurn> turns;
-  Statement rows = reader_.prepare("SELECT judged, body FROM turns WHERE group_id = ? AND sample = ? ORDER BY turn");
+  Statement rows = reader_.prepare(
+      "SELECT judged, body, turn FROM turns WHERE group_id = ? AND sample = ? ORDER BY turn");
   rows.bind(1, group_id).bind(2, sample);
-  while (rows.step())
+  while (rows.step() && rows.integer(2) == std::ssize(turns))
     turns.push_back({turn_from_json(parse_json(rows.text(1), "stored turn"), "stored turn"), rows.integer(0) != 0});
   return turns;
 }

@@ -51,6 +51,7 @@ class Store : public TurnKeeper {
   std::vector<Unfinished> unfinished();
 
   // Turns of trajectories that are not written yet, each with its answer or its verdict; gone with the trajectory.
+  // Behind one that could not be kept they are of no use, and are not given.
   std::vector<KeptTurn> kept_turns(const std::string& group_id, int64_t sample) override;
   void keep_turn(const std::string& group_id, int64_t sample, int64_t index, const KeptTurn& turn) override;
   // Writes sample number `sample`; a repeat changes nothing. True where this completed the group. Throws kNotFound

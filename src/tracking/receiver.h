@@ -33,7 +33,7 @@ std::unique_ptr<Receiver> make_receiver(const Destination& destination, const fs
 
 // Hands over what a run has written since the last time (RUN/tracking/NAME.json says how far that was), and with
 // `follow` goes on until it is asked to stop. At least once: what was handed over just before a kill -9 comes again.
-// Returns how many points it handed over.
+// Returns how many points it handed over. Throws kUnavailable where another process hands them to the same receiver.
 int64_t track(const Destination& destination, const fs::path& run, bool follow, const std::stop_token& stop);
 
 }  // namespace tritonforge::tracking

@@ -1,4 +1,9 @@
+#include <sys/file.h>
+
+#include <thread>
+
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/folder_watch.h"
 #include "base/line_tail.h"
 #include "base/named_enum.h"
@@ -20,6 +25,22 @@ Position read_position(const fs::path& file) {
   return {require<uint64_t>(json, "steps", file.string()), require<int64_t>(json, "rows", file.string())};
 }
 
+// One at a time: two would hand over every point twice. That of a run that was killed is gone in a moment.
+Descriptor lock_of(const fs::path& position, const fs::path& run) {
+  constexpr double kPatience = 5;
+  const fs::path path = position.string() + ".lock";
+  Descriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (lock.get() < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", path.string(), std::strerror(errno));
+  const Deadline deadline = Deadline::after(kPatience);
+  while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (deadline.expired())
+      fail(ErrorKind::kUnavailable, "{}: another process hands this run's figures to {} ({} is locked)", run.string(),
+           position.stem().string(), path.string());
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // flock() has no form with a deadline
+  }
+  return lock;
+}
+
 Json rows_of(const fs::path& run) {
   const fs::path state = run / "state.json";
   if (!fs::exists(state)) return Json::array();
@@ -33,6 +54,7 @@ int64_t track(const Destination& destination, const fs::path& run, bool follow, 
     fail(ErrorKind::kNotFound, "no run in {}: it has no state.json{}", run.string(), nearest_path_hint(run));
   const fs::path file = run / "tracking" / fmt::format("{}.json", name_of(destination.target));
   fs::create_directories(file.parent_path());
+  const Descriptor lock = lock_of(file, run);
   Position position = read_position(file);
   const auto receiver = make_receiver(destination, run);
   FolderWatch watch;
@@ -50,9 +72,12 @@ int64_t track(const Destination& destination, const fs::path& run, bool follow, 
       ++points;
     }
     const Json rows = rows_of(run);
-    for (; position.rows < static_cast<int64_t>(rows.size()); ++position.rows, ++points)
+    const auto there = static_cast<int64_t>(rows.size());
+    const bool fewer = there < position.rows;  // a stage goes on with more steps, and is measured anew
+    if (fewer) position.rows = there;
+    for (; position.rows < there; ++position.rows, ++points)
       receiver->put(point_of_row(rows[static_cast<size_t>(position.rows)], position.rows, unix_seconds()));
-    if (points > 0) {
+    if (points > 0 || fewer) {
       receiver->flush();
       position.steps = steps.offset();
       write_file_atomic(file, Json{{"steps", position.steps}, {"rows", position.rows}}.dump());

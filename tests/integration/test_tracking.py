@@ -5,8 +5,10 @@ nothing but a line at its end."""
 import json
 import os
 import pathlib
+import re
 import subprocess
 import textwrap
+import time
 
 import pytest
 
@@ -82,6 +84,37 @@ def test_tensorboard_reads_what_is_written_and_nothing_twice(folder):
         file.write('ep": 3, "loss": 0.75}\n')
     assert "has 1 points" in tritonforge("track", folder, "--to", "tensorboard").stdout
     assert [point[0] for point in asked(READ_EVENTS, folder / "tensorboard")["train/loss"]] == [1, 2, 3]
+
+
+def test_a_row_that_is_measured_anew_is_handed_over_again(folder):
+    """A run that goes on with more steps takes the row of its stage back, and writes another in its place."""
+
+    def points_of(*rows):
+        (folder / "state.json").write_text(json.dumps({"begun": [], "done": [], "wall_s": {}, "rows": rows}))
+        said = tritonforge("track", folder, "--to", "tensorboard").stdout
+        return int(re.search(r"has (\d+) points", said)[1])
+
+    base = {**ROW, "name": "base", "pass_at_1": 0.25}
+    assert points_of(base, ROW) == 2 + 2
+    assert points_of(base) == 0
+    assert points_of(base, {**ROW, "pass_at_1": 0.75}) == 1
+    assert points_of(base, {**ROW, "pass_at_1": 0.75}) == 0
+
+
+def test_two_at_once_do_not_hand_over_the_same(folder):
+    first = subprocess.Popen([BINARY, "track", folder, "--to", "tensorboard", "--follow"], stdout=subprocess.PIPE)
+    try:
+        end = time.monotonic() + 60
+        while not (folder / "tracking/tensorboard.json").exists():
+            assert time.monotonic() < end, "the first one hands nothing over"
+            time.sleep(0.01)
+        refused = tritonforge("track", folder, "--to", "tensorboard", code=1)
+        assert "another process hands this run's figures to tensorboard" in refused.stderr
+    finally:
+        first.terminate()
+        said = first.communicate(timeout=60)[0]
+    assert b"has 3 points" in said
+    assert "has 0 points" in tritonforge("track", folder, "--to", "tensorboard").stdout
 
 
 @needs_packages

@@ -78,6 +78,17 @@ def test_a_dead_run_says_so_and_shows_no_load(visit):
     assert "running," not in text(page)
 
 
+def test_a_clock_that_is_wrong_here_makes_no_run_dead(visit):
+    """The run wrote its status an hour from now; this machine's clock goes two hours ahead of the dashboard's."""
+    page = visit("/runs")
+    page.add_init_script("const right = Date.now; Date.now = () => right() + 2 * 3600e3;")
+    page.reload()
+    states = page.locator("tbody tr", has_text="first").locator(".badge")
+    states.wait_for()
+    assert states.inner_text() == "running"
+    assert page.locator("tbody tr", has_text="killed").locator(".badge").inner_text() == "dead"
+
+
 def test_roles_are_the_diagram_with_their_load(visit, update_status):
     page = visit("/overview?run=first")
     card = {

@@ -113,6 +113,33 @@ TEST(Dashboard, EventsFollowTheFiles) {
   EXPECT_TRUE(listener.get().ok());
 }
 
+TEST(Dashboard, AClosedPageOfAQuietRunIsForgottenWhileAnotherRunGoesOn) {
+  TemporaryFolder folder("dashboard-test");
+  for (const char* name : {"quiet", "busy"}) {
+    fs::create_directories(folder.path() / name);
+    write_run(folder.path() / name);
+  }
+  RunList runs(folder.path(), /*many=*/true);
+  DashboardServer page(runs, net::ServerOptions{});
+  page.start();
+  net::HttpClient client;
+  const auto listeners = [&] {
+    const std::string text = client.get(page.url() + "/metrics").value().body;
+    const std::string name = "\ntritonforge_dashboard_listeners ";
+    return std::stoi(text.substr(text.find(name) + name.size()));
+  };
+  const auto hang_up = [&](std::string_view) {
+    EXPECT_EQ(listeners(), 1);
+    return false;
+  };
+  EXPECT_TRUE(net::streamed({.url = page.url() + "/api/events?run=quiet"}, hang_up).ok());
+  client.get_json(page.url() + "/api/status?run=busy").value();
+  const Deadline deadline = Deadline::after(60);
+  for (int step = 1; listeners() > 0 && !deadline.expired(); ++step)
+    append(folder.path() / "busy/steps.jsonl", fmt::format("{{\"stage\":\"rl\",\"step\":{}}}\n", step));
+  EXPECT_EQ(listeners(), 0);
+}
+
 TEST(RunFolder, BrokenLinesAreSkippedAndARewrittenFileIsReadAnew) {
   TemporaryFolder folder("run-folder-test");
   RunFolder run(folder.path());

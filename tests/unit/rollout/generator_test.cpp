@@ -393,10 +393,12 @@ class MemoryKeeper : public TurnKeeper {
     return turns;
   }
   void keep_turn(const std::string&, int64_t, int64_t index, const KeptTurn& turn) override {
+    if (index == refused) throw Error(ErrorKind::kUnavailable, "the disk is full");
     turns_[index] = turn;
     states.push_back(*this);
   }
   std::vector<MemoryKeeper> states;  // after each call
+  int64_t refused = -1;              // a turn that is not kept
 
  private:
   std::map<int64_t, KeptTurn> turns_;
@@ -427,6 +429,49 @@ TEST_F(GeneratorTest, WhatWasKeptIsNotAskedForAgain) {
   MemoryKeeper unused;
   Generator(peers, codec, gate, activity, &unused).run(group, 0, {});
   EXPECT_TRUE(unused.states.empty());
+}
+
+// A later turn holds the answer of the one before in its prompt, and stands for no earlier one.
+TEST_F(GeneratorTest, BehindATurnThatCouldNotBeKeptAllIsMadeAnew) {
+  GroupSpec group = group_spec("g");
+  group.options.keep_turns = true;
+  const Peers peers(mock.options());
+  for (int64_t refused = 0; refused < 2; ++refused) {
+    MemoryKeeper keeper;
+    keeper.refused = refused;
+    const auto whole = Generator(peers, codec, gate, activity, &keeper).run(group, 0, {});
+    ASSERT_EQ(whole->turns.size(), 3u);
+    const int generations = mock.generations;
+    const auto resumed = Generator(peers, codec, gate, activity, &keeper).run(group, 0, {});
+    EXPECT_EQ(without_times(*resumed), without_times(*whole)) << refused;
+    EXPECT_EQ(mock.generations - generations, 3 - refused) << refused;
+  }
+}
+
+// Judged again after a restart, a turn may be told otherwise; what was kept behind it answers something else.
+TEST_F(GeneratorTest, WhatWasKeptBehindAnotherVerdictIsMadeAnew) {
+  GroupSpec group = group_spec("g");
+  group.options.keep_turns = true;
+  const Peers peers(mock.options());
+  MemoryKeeper keeper;
+  const auto whole = Generator(peers, codec, gate, activity, &keeper).run(group, 0, {});
+  ASSERT_EQ(whole->turns.size(), 3u);
+  keeper.keep_turn("g", 0, 0, {whole->turns[0], /*judged=*/false});  // the verdict could not be kept
+  mock.judge = [](const std::string&) {
+    Verdict verdict;
+    verdict.fault = Fault::kCompileError;
+    verdict.diagnostics = "another one";
+    return verdict;
+  };
+  const auto resumed = Generator(peers, codec, gate, activity, &keeper).run(group, 0, {});
+  ASSERT_EQ(resumed->turns.size(), 3u);
+  EXPECT_EQ(resumed->turns[0].response_tokens, whole->turns[0].response_tokens);
+  std::vector<int64_t> so_far = resumed->turns[0].prompt_tokens;
+  so_far.insert(so_far.end(), resumed->turns[0].response_tokens.begin(), resumed->turns[0].response_tokens.end());
+  for (const Turn& turn : {resumed->turns[1], resumed->turns[2]}) {
+    EXPECT_NE(codec.text(turn.prompt_tokens).find("another one"), std::string::npos);
+    EXPECT_TRUE(std::equal(so_far.begin(), so_far.end(), turn.prompt_tokens.begin()));
+  }
 }
 
 TEST_F(GeneratorTest, AChatServerIsToldTheWholeConversation) {

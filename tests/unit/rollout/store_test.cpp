@@ -123,6 +123,18 @@ TEST(StoreTest, TurnsAreKeptUntilTheirTrajectoryIsWritten) {
   EXPECT_EQ(store.progress("b").turns, 0);
 }
 
+// A disk that was full for a moment took the second turn and not the first: it is not to be taken for that.
+TEST(StoreTest, TurnsBehindOneThatCouldNotBeKeptAreNotGiven) {
+  TemporaryFolder folder("tf-store");
+  Store store(folder.path() / "b.sqlite");
+  store.add_groups({group_spec("a")});
+  const Turn turn = trajectory("a", 1, 0.5).turns[0];
+  store.keep_turn("a", 1, 1, {turn, true});
+  EXPECT_TRUE(store.kept_turns("a", 1).empty());
+  store.keep_turn("a", 1, 0, {turn, true});
+  EXPECT_EQ(store.kept_turns("a", 1).size(), 2u);
+}
+
 // A lease of a step may be hundreds of megabytes: whoever writes a sample meanwhile must not wait for it, nor it for
 // them.
 TEST(StoreTest, ReadingWaitsForNoWrite) {
