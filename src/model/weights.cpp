@@ -23,24 +23,35 @@ Json read_json(const fs::path& path) {
   }
 }
 
+constexpr const char *kSingle = "model.safetensors", *kIndex = "model.safetensors.index.json";
+
+// {"weight_map": {tensor: file}}
+std::map<std::string, std::string> read_weight_map(const fs::path& index_file) {
+  const std::string where = index_file.string();
+  const Json json = read_json(index_file);
+  const auto map = json.is_object() ? json.find("weight_map") : json.end();
+  if (!json.is_object() || map == json.end() || !map->is_object())
+    fail(ErrorKind::kCorrupt, "{}: has no object 'weight_map'", where);
+  std::map<std::string, std::string> files;
+  for (const auto& [name, value] : map->items()) {
+    if (!value.is_string()) fail(ErrorKind::kCorrupt, "{}: the file of tensor '{}' is not text", where, name);
+    const auto file = value.get<std::string>();
+    if (fs::path(file) != fs::path(file).filename())
+      fail(ErrorKind::kCorrupt, "{}: tensor '{}' points outside the folder: {}", where, name, file);
+    files.emplace(name, file);
+  }
+  return files;
+}
+
 class SafetensorsSource : public WeightSource {
  public:
   explicit SafetensorsSource(const fs::path& file) : label_(file.string()) {
     files_.emplace_back(file);
     for (const auto& name : files_[0].names()) index_[name] = 0;
   }
-  // {"weight_map": {name: file}}
   SafetensorsSource(const fs::path& folder, const fs::path& index_file) : label_(index_file.string()) {
-    const Json json = read_json(index_file);
-    const auto map = json.is_object() ? json.find("weight_map") : json.end();
-    if (!json.is_object() || map == json.end() || !map->is_object())
-      fail(ErrorKind::kCorrupt, "{}: has no object 'weight_map'", label_);
     std::map<std::string, size_t> opened;
-    for (const auto& [name, value] : map->items()) {
-      if (!value.is_string()) fail(ErrorKind::kCorrupt, "{}: the file of tensor '{}' is not text", label_, name);
-      const auto file = value.get<std::string>();
-      if (fs::path(file) != fs::path(file).filename())
-        fail(ErrorKind::kCorrupt, "{}: tensor '{}' points outside the folder: {}", label_, name, file);
+    for (const auto& [name, file] : read_weight_map(index_file)) {
       auto at = opened.find(file);
       if (at == opened.end()) {
         if (!fs::exists(folder / file))
@@ -132,14 +143,28 @@ std::shared_ptr<WeightSource> open_weights(const fs::path& path) {
   if (!fs::exists(path)) fail(ErrorKind::kNotFound, "no model at {}{}", path.string(), nearest_path_hint(path));
   if (is_gguf(path)) return open_gguf_weights(path);
   if (!fs::is_directory(path)) return std::make_shared<SafetensorsSource>(path);
-  const auto single = path / "model.safetensors", index = path / "model.safetensors.index.json";
+  const auto single = path / kSingle, index = path / kIndex;
   if (fs::exists(single)) return std::make_shared<SafetensorsSource>(single);
   if (fs::exists(index)) return std::make_shared<SafetensorsSource>(path, index);
   if (fs::exists(path / "pytorch_model.bin")) {
     fail(ErrorKind::kUnsupported, "{}: pytorch_model.bin is not read (a pickle can run code); save it as safetensors",
          path.string());
   }
-  fail(ErrorKind::kNotFound, "{}: holds neither model.safetensors nor model.safetensors.index.json", path.string());
+  fail(ErrorKind::kNotFound, "{}: holds neither {} nor {}", path.string(), kSingle, kIndex);
+}
+
+std::vector<fs::path> weight_files_in(const fs::path& folder) {
+  if (fs::exists(folder / kSingle)) return {folder / kSingle};
+  std::set<fs::path> files;
+  if (fs::exists(folder / kIndex)) {
+    for (const auto& [name, file] : read_weight_map(folder / kIndex)) files.insert(folder / file);
+  } else {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (entry.path().extension() == ".safetensors") files.insert(entry.path());
+    }
+  }
+  if (files.empty()) fail(ErrorKind::kNotFound, "{}: no .safetensors file in the folder", folder.string());
+  return {files.begin(), files.end()};
 }
 
 ModelConfig read_model_config(const fs::path& path) {

@@ -22,6 +22,10 @@ Model load_model(const fs::path& path, at::ScalarType dtype, at::Device device);
 // lives. Throws what load_model throws.
 Model load_stored_model(const fs::path& path);
 
+// The files that hold the weights of a Hugging Face folder: model.safetensors, or those that the index names, whatever
+// lies beside them (a checkpoint's optimizer.safetensors). All .safetensors files where it has neither.
+std::vector<fs::path> weight_files_in(const fs::path& folder);
+
 // Copies every tensor of a folder, GGUF file, or .safetensors file into `model` (same shapes; values converted).
 // Returns name -> checksum of what is now installed, in the dtype it is held in.
 std::map<std::string, std::string> load_weights(Model& model, const fs::path& path);

@@ -16,18 +16,6 @@
 namespace tritonforge::weights {
 namespace {
 
-std::vector<fs::path> safetensors_in(const fs::path& path) {
-  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "{}: no such file or folder", path.string());
-  if (!fs::is_directory(path)) return {path};
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(path)) {
-    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
-  }
-  if (files.empty()) fail(ErrorKind::kNotFound, "{}: no .safetensors file in the folder", path.string());
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 void compare(const std::string& where, const std::string& name, const std::string& expected, const std::string& found) {
   if (expected == found) return;
   fail(ErrorKind::kCorrupt, "{}: tensor '{}' has checksum {}, expected {}", where, name, found, expected);
@@ -183,8 +171,11 @@ StagedWeights stage_part(const model::Parts& model, const NamedTensors& tensors,
 StagedWeights stage_weights(const model::Parts& model, const fs::path& path, const TensorChecksums& checksums) {
   check_takes_updates(model);
   if (path.extension() == ".gguf") return stage_gguf(model, path, checksums);
+  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "{}: no such file or folder", path.string());
   const auto files = std::make_shared<std::deque<model::SafetensorsFile>>();
-  for (const fs::path& file : safetensors_in(path)) files->emplace_back(file);
+  if (!fs::is_directory(path)) files->emplace_back(path);
+  else
+    for (const fs::path& file : model::weight_files_in(path)) files->emplace_back(file);
   return stage_files(model, files, checksums);
 }
 

@@ -47,10 +47,10 @@ struct StagedWeights {
   void add(const model::ShardedTensor& target, const at::Tensor& whole);
 };
 
-// Reads a .safetensors file, a folder of them, or a GGUF file, into copies in the model's dtype unless a GPU can read
-// the file's map itself. Every tensor of the model must be there with its shape and no other may be (a tied lm_head
-// excepted). `checksums`: of a tensor's bytes as the file holds them; for a GGUF file, of the tensor in the model's
-// dtype. Throws kNotFound or kCorrupt naming file, tensor, expected and found.
+// Reads a .safetensors file, a folder (model::weight_files_in()), or a GGUF file, into copies in the model's dtype
+// unless a GPU can read the file's map itself. Every tensor of the model must be there with its shape and no other may
+// be (a tied lm_head excepted). `checksums`: of a tensor's bytes as the file holds them; for a GGUF file, of the tensor
+// in the model's dtype. Throws kNotFound or kCorrupt naming file, tensor, expected and found.
 StagedWeights stage_weights(const model::Parts& model, const fs::path& path, const TensorChecksums& checksums);
 
 // The same of safetensors files that are open. `part`: tensors of the model may be missing.

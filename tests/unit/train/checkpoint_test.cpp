@@ -12,6 +12,7 @@
 #include "model/weights.h"
 #include "train/optimizer_files.h"
 #include "unit/train/sample_model.h"
+#include "weights/staged.h"
 
 namespace tritonforge::train {
 namespace {
@@ -115,6 +116,11 @@ TEST(Checkpoint, IsAModelFolderOfItsOwn) {
             model::weight_checksums(trainer->model()));
   store.save(*trainer, {});  // the same step again replaces it
   EXPECT_EQ(store.latest(), path);
+  // An engine that runs takes it, too: the optimizer's tensors beside the weights are none of its model's.
+  const model::Model served = sample_model();
+  const weights::StagedWeights staged = weights::stage_weights(model::Parts(served), path, {});
+  weights::install(staged, at::kFloat);
+  EXPECT_EQ(model::weight_checksums(served), model::weight_checksums(trainer->model()));
 }
 
 TEST(Checkpoint, ACopyIsWrittenWhileTheTrainerGoesOn) {
