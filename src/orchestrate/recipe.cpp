@@ -260,6 +260,12 @@ void RecipeConfig::validate() const {
     }
     check(rl.over_sampling == 0 || rl.refills == 0, "rl.over_sampling",
           "and rl.refills are two ways to have more groups than a step needs: one of them must be 0");
+    // Each of these steps commits its lease and at most one of a validation; what is forgotten is taken for new.
+    const int64_t asked_again = 2 * rl.max_staleness;
+    check(rl.over_sampling == 0 || rollout.buffer.retention.steps >= asked_again, "rollout.keep_steps",
+          fmt::format("must be at least {} with rl.over_sampling, twice rl.max_staleness: a run that goes on asks for "
+                      "those steps' groups again, and would train twice on what the buffer has forgotten",
+                      asked_again));
     check(rl.validation.every == 0 || !rl.validation.problems.empty(), "rl.validation.problems", "is missing");
   }
   if (has_stage("bench")) {

@@ -194,6 +194,15 @@ TEST_F(RecipeTest, ReplayOfWhatValidationsHaveTheBufferForgetIsDoubted) {
               ::testing::ElementsAre(HasSubstr("81 leases are committed meanwhile")));
 }
 
+TEST_F(RecipeTest, GroupsThatARunThatGoesOnAsksForAgainMustNotBeForgotten) {
+  const auto path = write("a.yaml",
+                          "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p, over_sampling: 2, refills: 0, "
+                          "max_staleness: 3}\n");
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"rollout.keep_steps=5"}); }),
+              AllOf(HasSubstr("rollout.keep_steps"), HasSubstr("at least 6")));
+  EXPECT_EQ(load_recipe(path, {"rollout.keep_steps=6"}).rollout.buffer.retention.steps, 6);
+}
+
 TEST_F(RecipeTest, ATrajectoryThatNoStepCanHoldIsRefused) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
   EXPECT_THAT(error_of([&] { load_recipe(path, {"rollout.max_context=9000"}); }),
