@@ -114,11 +114,11 @@ void RolloutFigures::add(const Trajectory& trajectory) {
     failed += 1;
     return;
   }
+  const auto passes = [](const Turn& turn) { return turn.verdict.correct && !turn.verdict.cheated(); };
   const Turn& first = trajectory.turns.front();
   compiled += first.verdict.compiled;
-  passed_first_turn += first.verdict.correct;
-  passed += std::any_of(trajectory.turns.begin(), trajectory.turns.end(),
-                        [](const Turn& turn) { return turn.verdict.correct; });
+  passed_first_turn += passes(first);
+  passed += std::any_of(trajectory.turns.begin(), trajectory.turns.end(), passes);
   turns += static_cast<int64_t>(trajectory.turns.size());
   reward += trajectory.reward;
 }

@@ -61,6 +61,17 @@ TEST(RolloutFigures, CountTrajectoriesByTheirTurns) {
   EXPECT_EQ(RolloutFigures().per_trajectory(1), 0);
 }
 
+TEST(RolloutFigures, DoNotCountACheatAsAPass) {
+  Turn cheat = turn(true, true);
+  cheat.verdict.flags.push_back({Cheat::kTimedOutputWrong, "an output of a timed call"});
+  RolloutFigures figures;
+  figures.add(trajectory("a", {cheat}));
+  figures.add(trajectory("b", {cheat, turn(true, true)}));
+  EXPECT_EQ(figures.compiled, 2);
+  EXPECT_EQ(figures.passed_first_turn, 0);
+  EXPECT_EQ(figures.passed, 1);
+}
+
 TEST(LeaseRequest, ReadsWhatIsWrittenAndNamesWhatIsWrong) {
   const LeaseRequest read = lease_request_from_json(
       to_json(LeaseRequest{.lease_id = "l", .count = 2, .group_ids = {"a", "b"}, .samples = 3, .timeout_s = 30}));
