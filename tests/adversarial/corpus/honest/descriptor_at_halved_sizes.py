@@ -3,7 +3,7 @@ import torch
 import torch.nn as nn
 
 
-M, N = 1024, 344
+M, N = 4096, 200
 
 
 class Model(nn.Module):
