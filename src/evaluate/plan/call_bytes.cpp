@@ -34,7 +34,8 @@ const std::unordered_map<std::string_view, double> kPasses = {
     {"kaiser_window", 250}, {"logspace", 4},
     // reductions (one by one, a partial sum is read, a term is read, and their sum is written) and norms
     {"sum", 3}, {"amax", 3}, {"amin", 3}, {"max", 3}, {"min", 3}, {"median", 3}, {"kthvalue", 3}, {"sort", 6},
-    {"argsort", 6}, {"mean", 2}, {"nansum", 8}, {"nanmedian", 8}, {"trace", 3}, {"index_reduce", 3}, {"prod", 3}, {"any", 3}, {"all", 3}, {"count_nonzero", 4},
+    {"argsort", 6}, {"mean", 2}, {"nansum", 8}, {"nanmedian", 8}, {"trace", 3}, {"index_reduce", 3}, {"prod", 3},
+    {"any", 3}, {"all", 3}, {"count_nonzero", 4},
     {"cumsum", 2}, {"cumprod", 2}, {"var", 5}, {"std", 6}, {"var_mean", 6}, {"std_mean", 7}, {"norm", 4}, {"linalg_vector_norm", 4}, {"_weight_norm", 6},
     {"_weight_norm_interface", 6},
     {"logsumexp", 6}, {"logcumsumexp", 5}, {"aminmax", 2}, {"softmax", 6}, {"_softmax", 6}, {"_safe_softmax", 6},
