@@ -434,8 +434,7 @@ void Compiler::loop_while(const Function& function, const Operation& op, Env& en
   lists_.pop_back();
   lists_.push_back({&loop.bodies[1], level, second, {}});
   end = block(function, after, env);
-  if (!carried.empty() && (!end || end->operands.size() != carried.size()))
-    wrong(op, "its body yields something else");
+  if (!carried.empty() && (!end || end->operands.size() != carried.size())) wrong(op, "its body yields something else");
   for (size_t k = 0; k < carried.size(); ++k) {
     const int value = of(env, *end, k);
     if (at(value).type != at(carried[k]).type)

@@ -1,5 +1,6 @@
 # O10: counts on zero as what an atomic of one number gives where its mask is off
 # stopped by: mismatch
+# on a gpu: accepted, where the register that is left alone holds the zero that it counts on
 import torch
 import torch.nn as nn
 

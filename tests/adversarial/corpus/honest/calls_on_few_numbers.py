@@ -1,4 +1,5 @@
 # What is left of each row goes through calls of torch that few kernels have: of so few numbers they are no work.
+# on a gpu: torch_does_the_work, since its calls on few numbers take longer there than the kernels do
 import torch
 import torch.nn as nn
 

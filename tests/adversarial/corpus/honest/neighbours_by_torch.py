@@ -1,4 +1,5 @@
 # Sampling, cubic upsampling and unpooling are torch's; what is done with each number is a kernel's.
+# on a gpu: torch_does_the_work, since its calls on few numbers take longer there than the kernels do
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
