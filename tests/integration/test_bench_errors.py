@@ -18,6 +18,7 @@ COMMANDS = [
     ("kernelbook_like.py none/rows.parquet --rows 1", "none/rows.parquet"),
     ("learning/pool_runs.py none/run", "none/run"),
     ("learning/rl_gain.py none/pairs none/model none/problems {tmp}/out", "none/pairs"),
+    ("learning/speed_pairs.py none/pairs.jsonl", "none/pairs.jsonl"),
     ("learning/stage_ablation.py none/pairs none/model none/problems {tmp}/out", "none/pairs"),
     ("log_prob_loss.py none/model --prompts none/prompts", "none/prompts"),
     ("plan_share.py none/pairs.jsonl", "none/pairs.jsonl"),
