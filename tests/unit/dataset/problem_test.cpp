@@ -73,7 +73,7 @@ TEST(Problem, HiddenFilesAndOddEndingsAreSkippedAndNamed) {
   write(folder.path() / "level1/notes.txt", "nobody takes it for a problem");
   EXPECT_EQ(read_problems(folder.path()).size(), 1u);
   EXPECT_THAT(skipped_files(folder.path()),
-              ElementsAre("X.Jsonl", "level1/._2_add.py", "level1/.3_mul.py", "level1/4_sub.PY"));
+              ElementsAre("X.Jsonl", "level1/.3_mul.py", "level1/._2_add.py", "level1/4_sub.PY"));
   EXPECT_THAT(skipped_files(folder.path() / "level1/2_add.py"), ElementsAre());
 }
 

@@ -530,8 +530,7 @@ TEST(ReferenceWork, OfAMatrixsDecompositionIsWhatItTakesAtLeast) {
 }
 
 TEST(ReferenceWork, OfACallWithoutAFormulaIsItsBytesAndAnOperationForEachElement) {
-  EXPECT_DOUBLE_EQ(work_of_unlisted("grid_sampler_2d", {{1, 2, 8, 8}, {1, 4, 4, 2}, {1, 2, 4, 4}}).computing,
-                   128 / 20.0 + 4 * (128 + 32 + 32));
+  EXPECT_DOUBLE_EQ(work_of_unlisted("renorm", {{16, 8}, {16, 8}}).computing, 128 / 20.0 + 4 * (128 + 128));
 }
 
 // [batch, M, K] x [batch, K, N] by torch, beside a reference of one product [1, 4096, 4096] x [1, 4096, 4096].
