@@ -35,7 +35,7 @@ UNARY = {
     "softsign": ("x / (1.0 + torch.abs(x))", "x / (1.0 + tl.abs(x))"),
     "root": ("torch.sqrt(x * x + {c})", "tl.sqrt(x * x + {c})"),
 }
-# name -> (PyTorch, how a row begins, what a piece adds to it, what a piece becomes, or None: the row is one number).
+# name -> (PyTorch, the kind that row_at_once and row_in_pieces write).
 ROWS = {
     "softmax": ("torch.softmax(x, dim=-1)", "softmax"),
     "rms_norm": ("x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)", "rms"),
@@ -44,6 +44,7 @@ ROWS = {
     "row_mean": ("torch.mean(x, dim=-1)", "mean"),
     "row_max": ("torch.max(x, dim=-1)[0]", "max"),
 }
+# name -> (PyTorch, what a sum begins with, what a number becomes in it, what the sums of a column become).
 COLUMNS = {
     "column_sum": ("torch.sum(x, dim=0)", "0.0", "acc + x", "tl.sum(acc, axis=0)"),
     "column_mean": ("torch.mean(x, dim=0)", "0.0", "acc + x", "tl.sum(acc, axis=0) / n_rows"),
@@ -98,7 +99,7 @@ def {name}(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 """
 ROW_AT_ONCE = """\
 @triton.jit
-def {name}(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
+def row_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
     mask = cols < n_cols
@@ -106,7 +107,7 @@ def {name}(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
 {steps}{reduce}"""
 ROW_IN_PIECES = """\
 @triton.jit
-def {name}(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
+def row_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
     row = tl.program_id(0)
 {passes}"""
 PIECE = """\
@@ -118,7 +119,7 @@ PIECE = """\
 """
 COLUMN = """\
 @triton.jit
-def {name}(x_ptr, out_ptr, n_rows, n_cols, ROWS: tl.constexpr, COLS: tl.constexpr):
+def column_kernel(x_ptr, out_ptr, n_rows, n_cols, ROWS: tl.constexpr, COLS: tl.constexpr):
     cols = tl.program_id(0) * COLS + tl.arange(0, COLS)
     acc = tl.full((ROWS, COLS), {start}, dtype=tl.float32)
     for first in range(0, n_rows, ROWS):
@@ -197,10 +198,10 @@ def by_rows(kind, steps, draw):
     warps = 2 ** draw.randint(0, 5)
     if draw.random() < 0.5:
         block = "triton.next_power_of_2(n_cols)"
-        kernel = ROW_AT_ONCE.format(name="row_kernel", steps=lines(steps, 4), reduce=row_at_once(kind))
+        kernel = ROW_AT_ONCE.format(steps=lines(steps, 4), reduce=row_at_once(kind))
     else:
         block = 2 ** draw.randint(6, 11)
-        kernel = ROW_IN_PIECES.format(name="row_kernel", passes=row_in_pieces(kind, steps))
+        kernel = ROW_IN_PIECES.format(passes=row_in_pieces(kind, steps))
     launch = (
         f"        n_rows, n_cols = x.shape\n        out = {out}\n"
         f"        row_kernel[(n_rows,)](x, out, n_cols, BLOCK={block}, num_warps={warps})\n        x = out\n"
@@ -216,7 +217,7 @@ def by_columns(column, steps, draw):
         f"        column_kernel[(triton.cdiv(n_cols, {cols}),)](x, out, n_rows, n_cols, ROWS={rows}, COLS={cols}, "
         f"num_warps={warps})\n        x = out\n"
     )
-    return COLUMN.format(name="column_kernel", steps=lines(steps, 8), start=start, join=join, end=end), launch
+    return COLUMN.format(steps=lines(steps, 8), start=start, join=join, end=end), launch
 
 
 def pair(number, draw, splits):

@@ -26,9 +26,10 @@ void check_counted(const std::vector<at::Tensor>& values, const PlanStep& step, 
   if (step.name != "aten::bincount" || step.args.empty() || !step.args[0].contains("t") || step.out.empty()) return;
   const at::Tensor& counted = values[step.args[0]["t"].get<size_t>()];
   const int64_t counts = step.out[0] < 0 ? 0 : plan.values[static_cast<size_t>(step.out[0])].elements();
-  if (counted.numel() > 0 && counted.max().item<int64_t>() >= counts)
-    fail(ErrorKind::kUsage, "replay: {}: a value of {}, {} counts are recorded", step.name,
-         counted.max().item<int64_t>(), counts);
+  if (counted.numel() == 0) return;
+  const auto largest = counted.max().item<int64_t>();
+  if (largest >= counts)
+    fail(ErrorKind::kUsage, "replay: {}: a value of {}, {} counts are recorded", step.name, largest, counts);
 }
 
 // {"t": value} anywhere in an aten call's arguments.
