@@ -19,6 +19,8 @@
 namespace tritonforge {
 namespace {
 
+constexpr const char* kUnfinished = ".tmp-";  // behind the name of what will be renamed to it
+
 void write_all(int fd, std::string_view content, const fs::path& path) {
   while (!content.empty()) {
     const ssize_t written = ::write(fd, content.data(), content.size());
@@ -105,7 +107,7 @@ void put_in_place(const fs::path& fresh, const fs::path& folder) {
 }
 
 void write_file_atomic(const fs::path& path, std::string_view content) {
-  std::string temporary = path.string() + ".XXXXXX";
+  std::string temporary = path.string() + kUnfinished + "XXXXXX";
   const Descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};
   if (file.get() < 0) fail(ErrorKind::kUnavailable, "cannot create {}: {}", temporary, std::strerror(errno));
   try {
@@ -118,6 +120,19 @@ void write_file_atomic(const fs::path& path, std::string_view content) {
     throw;
   }
   fsync_path(path.has_parent_path() ? path.parent_path() : fs::path("."));
+}
+
+void remove_unfinished(const fs::path& folder, const std::vector<std::string>& endings) {
+  constexpr size_t kDrawn = 6;  // letters, by mkostemp
+  const auto is_unfinished = [&](const fs::path& path) {
+    const std::string name = path.filename().string();
+    return std::ranges::any_of(endings, [&](const std::string& ending) {
+      const std::string mark = ending + kUnfinished;
+      const size_t at = name.rfind(mark);
+      return at != std::string::npos && at + mark.size() + kDrawn == name.size() && fs::is_regular_file(path);
+    });
+  };
+  for (const std::string& name : names_in(folder, is_unfinished)) fs::remove(folder / name);
 }
 
 void append_line_durable(const fs::path& path, std::string_view line) {

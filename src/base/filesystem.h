@@ -21,6 +21,10 @@ std::string read_source(const fs::path& path);
 // kUnavailable with the reason (disk full, ...) and leaves the old file as it was.
 void write_file_atomic(const fs::path& path, std::string_view content);
 
+// Removes what a killed write_file_atomic left in `folder` of files with these endings (".json"). For a folder in which
+// nobody writes such a file at this moment.
+void remove_unfinished(const fs::path& folder, const std::vector<std::string>& endings);
+
 // On the disk when it returns. What a failed or killed append left of a line is cut off by the next one, so that every
 // line but the last is whole; one writer at a time.
 void append_line_durable(const fs::path& path, std::string_view line);

@@ -104,6 +104,7 @@ RunRecord::FolderLock::~FolderLock() { ::close(fd_); }
 
 RunRecord::RunRecord(fs::path folder, bool resume)
     : folder_(std::move(folder)), lock_(folder_, resume), started_(unix_seconds()) {
+  remove_unfinished(folder_, {".json", ".yaml"});  // the lock's holder alone writes such files
   const fs::path state = folder_ / "state.json";
   if (!fs::exists(state)) {
     save_state();

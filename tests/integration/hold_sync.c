@@ -1,5 +1,5 @@
 // Preloaded: a disk that takes no file FILE as long as there is a HOLD_SYNC/FILE; HOLD_SYNC/FILE.held tells of the first
-// one that waits. What write_file_atomic writes beside FILE, FILE.XXXXXX, is FILE.
+// one that waits. What write_file_atomic writes beside FILE, FILE.tmp-XXXXXX, is FILE.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -180,6 +180,18 @@ TEST(RunRecord, ResumeKeepsWhatWasFinishedAndWritesNoStepTwice) {
   EXPECT_EQ(result.at("stages").at(0).at("ci95").size(), 2u);
 }
 
+TEST(RunRecord, WhatAKilledRunHadNotWrittenToItsEndIsRemoved) {
+  TemporaryFolder folder("record-test");
+  { RunRecord begun(folder.path(), /*resume=*/false); }
+  const std::vector<std::string> stay = {"report.html.tmp-a1B2c3", "notes.json.backup", "x.json.tmp-", "y.tmp-abcdef"};
+  for (const std::string& name : stay) write_file_atomic(folder.path() / name, "somebody's");
+  const std::vector<std::string> gone = {"status.json.tmp-a1B2c3", "recipe.yaml.tmp-ZZZZZZ"};
+  for (const std::string& name : gone) write_file_atomic(folder.path() / name, "{");
+  RunRecord resumed(folder.path(), /*resume=*/true);
+  for (const std::string& name : stay) EXPECT_TRUE(fs::exists(folder.path() / name)) << name;
+  for (const std::string& name : gone) EXPECT_FALSE(fs::exists(folder.path() / name)) << name;
+}
+
 TEST(RunRecord, NewStepsAreTakenOnce) {
   TemporaryFolder folder("record");
   RunRecord record(folder.path(), /*resume=*/false);
