@@ -51,6 +51,7 @@ void place_sections(GpuBatch& b) {
   b.widened_tables = take(b.runs.empty() ? 0 : b.prompts * b.prompt_width, 4);
   b.sample_rows = take(b.draw_rows, 4);
   b.temperature = take(b.draw_rows, 4);
+  b.inverse_temperature = take(b.draw_rows, 4);
   b.top_p = take(b.draw_rows, 4);
   b.min_p = take(b.draw_rows, 4);
   b.top_k = take(b.draw_rows, 4);
@@ -192,6 +193,7 @@ void write_draws(std::span<const kernels::SampleRow> rows, int64_t vocab, const 
   for (int64_t i = 0; i < b.draw_rows; ++i) {
     const kernels::SampleRow row = i < b.rows ? rows[i] : kernels::SampleRow{.temperature = 0};
     to.floats(b.temperature)[i] = row.temperature;
+    to.floats(b.inverse_temperature)[i] = kernels::inverse_temperature(row.temperature);
     to.floats(b.top_p)[i] = row.top_p;
     to.floats(b.min_p)[i] = row.min_p;
     to.ints(b.top_k)[i] = static_cast<int32_t>(std::clamp<int64_t>(row.top_k, -1, vocab));

@@ -39,7 +39,8 @@ struct GpuBatch {
   int64_t query_starts, prompt_lengths, prompt_tables;  // [prompts + 1], [prompts], [prompts, prompt_width] int32
   int64_t widened_tables;                               // [prompts, prompt_width] int32, where `runs` are
   int64_t sample_rows;                                  // [draw_rows] int32, rows of the hidden states
-  int64_t temperature, top_p, min_p;                    // [draw_rows] float
+  int64_t temperature, inverse_temperature;             // [draw_rows] float; 1 / 0 is 1
+  int64_t top_p, min_p;                                 // [draw_rows] float
   int64_t top_k;                                        // [draw_rows] int32
   int64_t seed, position;                               // [draw_rows] uint64
   int64_t bytes = 0;

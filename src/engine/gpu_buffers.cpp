@@ -50,6 +50,8 @@ GpuBuffers place_gpu_buffers(const EngineOptions& options, const Sizes& sizes, c
   b.prefill = take(2 * sizeof(int32_t));
   b.meetings = take(static_cast<size_t>((2 * c.num_layers + 1) * options.tp) * sizeof(uint32_t));
   b.zeros_end = b.bytes;
+  b.each_row = take(options.batch_invariant ? static_cast<size_t>(rows + 1) * sizeof(int32_t) : 0);
+  b.scores = take(options.batch_invariant ? static_cast<size_t>(3 * rows) * sizeof(float) : 0);
   b.prefix_pieces = take(
       options.shared_prefix ? api.prefix_attention_pieces(rows, c.num_heads, c.num_kv_heads, c.head_dim) : 0);
   b.gemm = take(static_cast<size_t>(kGemmWorkspace));

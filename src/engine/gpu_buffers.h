@@ -30,6 +30,9 @@ struct GpuBuffers {
   // keep for themselves (kernels/gpu/cuda_api.h).
   // Meetings of ranks: each rank's number, [2 * layers + 1, ranks] uint32.
   int64_t results, decode_attention, sampling, prefill, meetings, zeros_end;
+  // Where batches change no bits: 0, 1, 2 ... [rows + 1] int32, the queries of decodes; what head_scores() tells of
+  // each draw beside its log-prob, [3, rows] fp32.
+  int64_t each_row, scores;
   int64_t prefix_pieces, gemm;
   int64_t wide_matrix;  // the largest one of a layer in bf16, where the matrices are FP8: for products of many rows
   int64_t widened;      // keys, then values [widened_pages, kv_heads, kPage, head_dim] bf16, where the cache is FP8

@@ -1,6 +1,8 @@
 // What GpuRunner has on the device and of the host, and the blocks that move between them.
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <numeric>
+
 #include "engine/gpu_runner.h"
 
 namespace tritonforge::engine {
@@ -32,6 +34,10 @@ void GpuRunner::take_buffers() {
   fill(buffers_.results, buffers_.zeros_end, 0);
   check_cuda(api_.rope_table(at<float>(buffers_.rope), model_.inv_freq().const_data_ptr<float>(), max_context_,
                              config_.head_dim, stream_));
+  std::vector<int32_t> each_row(static_cast<size_t>(most_draws_) + 1);
+  std::iota(each_row.begin(), each_row.end(), 0);
+  if (batch_invariant_)
+    check_cuda(api_.copy(at<void>(buffers_.each_row), each_row.data(), each_row.size() * sizeof(int32_t), stream_));
   check_cuda(api_.stream_synchronize(stream_));  // before another rank writes there
 }
 

@@ -33,6 +33,7 @@ constexpr int64_t kGraphs = 128;      // shapes
 constexpr int64_t kGraphBytesPerLayer = int64_t{25} << 10, kCodeBytes = int64_t{112} << 20;
 
 PrefixSharing sharing_of(const EngineOptions& options, const model::ModelConfig& c) {
+  if (options.batch_invariant) return {};
   const int64_t block_bytes = kBlockSize * KvCache::bytes_per_token(c, cache_dtype(options, at::kBFloat16)) /
                               c.num_layers;
   return {options.shared_prefix ? gpu::kPrefixColumns / (c.num_heads / c.num_kv_heads) : 0,
@@ -72,6 +73,7 @@ GpuRunner::GpuRunner(const EngineOptions& options, const Sizes& sizes, const mod
       vocab_(config_.vocab_size * (ranks != nullptr ? ranks->size() : 1)),
       graphs_wanted_(options.cuda_graphs),
       tune_wanted_(options.tune_gemms),
+      batch_invariant_(options.batch_invariant),
       sharing_(sharing_of(options, config_)),
       full_step_(size_class(sizes.step_tokens)),
       most_draws_(most_rows(options)),
@@ -217,7 +219,8 @@ gpu::GemmArgs GpuRunner::product(void* y, const Bf16* x, const model::Projection
                      .k = p.weight.size(1),
                      .fp32_out = fp32,
                      .accumulate = false,
-                     .swiglu_scratch = nullptr};
+                     .swiglu_scratch = nullptr,
+                     .batch_invariant = batch_invariant_};
   if (p.scales.defined()) {
     args.w = nullptr;
     args.fp8 = {static_cast<const uint8_t*>(p.weight.const_data_ptr()), p.scales.const_data_ptr<float>()};
@@ -414,24 +417,28 @@ void GpuRunner::queue_attention(size_t layer) {
   if (batch_.prompts > 0) queue_prompt_attention(layer, scale);
 }
 
+gpu::PrefillAttentionArgs GpuRunner::prefill_args(size_t layer, float scale) const {
+  return {.q = at(buffers_.q),
+          .out = at(buffers_.attended),
+          .cache = cache_[layer],
+          .block_tables = input<int32_t>(batch_.prompt_tables),
+          .query_starts = input<int32_t>(batch_.query_starts),
+          .lengths = input<int32_t>(batch_.prompt_lengths),
+          .tokens = batch_.tokens,
+          .sequences = batch_.prompts,
+          .table_width = batch_.prompt_width,
+          .heads = config_.num_heads,
+          .kv_heads = config_.num_kv_heads,
+          .head_dim = config_.head_dim,
+          .longest_query = batch_.longest_query,
+          .scale = scale,
+          .workspace = at<int32_t>(buffers_.prefill)};
+}
+
 // Several new tokens a sequence, at once where the cache is bf16; of an FP8 cache the pages of so many prompts are
 // widened at a time as there is room for.
 void GpuRunner::queue_prompt_attention(size_t layer, float scale) {
-  gpu::PrefillAttentionArgs prefill{.q = at(buffers_.q),
-                                    .out = at(buffers_.attended),
-                                    .cache = cache_[layer],
-                                    .block_tables = input<int32_t>(batch_.prompt_tables),
-                                    .query_starts = input<int32_t>(batch_.query_starts),
-                                    .lengths = input<int32_t>(batch_.prompt_lengths),
-                                    .tokens = batch_.tokens,
-                                    .sequences = batch_.prompts,
-                                    .table_width = batch_.prompt_width,
-                                    .heads = config_.num_heads,
-                                    .kv_heads = config_.num_kv_heads,
-                                    .head_dim = config_.head_dim,
-                                    .longest_query = batch_.longest_query,
-                                    .scale = scale,
-                                    .workspace = at<int32_t>(buffers_.prefill)};
+  gpu::PrefillAttentionArgs prefill = prefill_args(layer, scale);
   if (batch_.runs.empty()) return check_cuda(api_.prefill_attention(&prefill, stream_));
   prefill.cache = widened_;
   prefill.block_tables = input<int32_t>(batch_.widened_tables);
@@ -461,8 +468,22 @@ void GpuRunner::widen_prompts(size_t layer, int64_t first, int64_t count) {
   check_cuda(api_.widen_cache(&widen, stream_));
 }
 
+// Each decode as a prompt's last token, which sees all keys; padded rows have none.
+void GpuRunner::queue_decodes_as_prompts(size_t layer, float scale) {
+  gpu::PrefillAttentionArgs args = prefill_args(layer, scale);
+  args.block_tables = input<int32_t>(batch_.decode_tables);
+  args.query_starts = at<int32_t>(buffers_.each_row);
+  args.lengths = input<int32_t>(batch_.decode_lengths);
+  args.sequences = batch_.decode_rows;
+  args.table_width = batch_.decode_width;
+  args.longest_query = 1;
+  args.full = true;
+  check_cuda(api_.prefill_attention(&args, stream_));
+}
+
 // One new token a sequence: what several sequences begin with is read once for them, then the rest of each.
 void GpuRunner::queue_decode_attention(size_t layer, float scale) {
+  if (batch_invariant_) return queue_decodes_as_prompts(layer, scale);
   const auto* tables = input<int32_t>(batch_.decode_tables);
   if (batch_.groups > 0) {
     const gpu::PrefixAttentionArgs prefix{.q = at(buffers_.q),
@@ -539,6 +560,22 @@ void GpuRunner::queue_samples() {
                                .cuts = batch_.cuts,
                                .workspace = at<void>(buffers_.sampling)};
   check_cuda(api_.sample(&sample, stream_));
+  if (batch_invariant_) queue_scores();
+}
+
+// The draws' log-probs anew, by the trainer's kernel.
+void GpuRunner::queue_scores() {
+  auto* of_rows = at<float>(buffers_.scores);
+  const gpu::HeadScoresArgs scores{.logits = at<float>(buffers_.logits),
+                                   .targets = at<int32_t>(buffers_.results),
+                                   .inverse_temperature = input<float>(batch_.inverse_temperature),
+                                   .log_probs = at<float>(buffers_.results) + batch_.draw_rows,
+                                   .entropy = of_rows,
+                                   .maximum = of_rows + most_draws_,
+                                   .inverse_total = of_rows + 2 * most_draws_,
+                                   .rows = batch_.draw_rows,
+                                   .vocab = vocab_};
+  check_cuda(api_.head_scores(&scores, stream_));
 }
 
 }  // namespace tritonforge::engine

@@ -14,6 +14,11 @@
 // Where more is asked of a step's logits than draws, ATen's operations read and edit them in place (logit_work.h), as
 // on the CPU, and forward() waits for them: its graph ends with the logits, and the draws are launched behind the
 // edits. A step that scores a prompt is launched kernel by kernel.
+//
+// With batch_invariant a row's bits are the same in every batch: each kernel sums in an order that does not depend on
+// the rows beside it. Products are the own tiles with k in one part, a decode's attention is that of a prompt's last
+// token, with no shares of its keys and no prefix read for several, and the log-prob of a drawn token is the trainer's
+// head_scores().
 #include <array>
 #include <deque>
 #include <map>
@@ -118,11 +123,14 @@ class GpuRunner : public Runner {
   void queue_layers();
   Rows last_rows();
   void queue_attention(size_t layer);
+  gpu::PrefillAttentionArgs prefill_args(size_t layer, float scale) const;
   void queue_prompt_attention(size_t layer, float scale);
   void widen_prompts(size_t layer, int64_t first, int64_t count);
   void queue_decode_attention(size_t layer, float scale);
+  void queue_decodes_as_prompts(size_t layer, float scale);
   void queue_logits();
   void queue_samples();
+  void queue_scores();
   // gpu_asked.cpp
   void score_prompts();
   void edit_and_draw();
@@ -150,7 +158,7 @@ class GpuRunner : public Runner {
   GpuRanks* const ranks_;  // null: alone
   const int64_t rank_, vocab_;
   bool graphs_wanted_;
-  const bool tune_wanted_;
+  const bool tune_wanted_, batch_invariant_;
   const PrefixSharing sharing_;
   const int64_t full_step_;   // tokens, padded
   const int64_t most_draws_;  // rows of logits

@@ -12,6 +12,7 @@
 #include "engine/gpu_runner.h"
 #include "engine/team_runner.h"
 #include "kernels/device.h"
+#include "kernels/gpu/cuda_library.h"
 
 namespace tritonforge::engine {
 namespace {
@@ -60,12 +61,24 @@ MemoryPlan plan_memory(const EngineOptions& options, const model::Model& model, 
   return plan;
 }
 
+// On a GPU batches change no bits by the own kernels for Hopper alone.
+void check_batch_invariant(const at::Device device, const std::string& refusal) {
+  if (!refusal.empty()) fail(ErrorKind::kUnsupported, "--batch-invariant needs the own kernels, and {}", refusal);
+  gpu::DeviceProperties properties;
+  gpu::check_cuda(gpu::open_cuda_library().device_properties(device.index(), &properties));
+  if (properties.compute_major != 9)
+    fail(ErrorKind::kUnsupported,
+         "--batch-invariant needs a Hopper GPU, of compute capability 9.x; this one, {}, has {}.{}", properties.name,
+         properties.compute_major, properties.compute_minor);
+}
+
 // Whether the own kernels compute it; where not on a GPU, the log says why. Nothing else reads an FP8 cache.
 bool by_own_kernels(const EngineOptions& options, const model::Parts& parts, const std::string& refusal) {
   const bool on_gpu = parts.first().device().is_cuda();
   if (options.kv_cache_dtype == CacheDtype::kFp8 && (on_gpu ? !refusal.empty() : options.rows_attention))
     fail(ErrorKind::kUnsupported, "--kv-cache-dtype fp8_e4m3 needs the own kernels, and {}",
          on_gpu ? refusal : "--rows-attention is on");
+  if (options.batch_invariant && on_gpu) check_batch_invariant(parts.first().device(), refusal);
   if (!refusal.empty() && on_gpu)
     log::warn("computing with libtorch's operations, not the own GPU kernels: {}", refusal);
   return refusal.empty();

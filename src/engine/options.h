@@ -41,8 +41,8 @@ struct EngineOptions {
   bool share_device = false;    // holds base/device_lock.h's lock during each step
   bool pad_batches = false;     // to size classes (batch.h); on for devices other than the CPU
   bool rows_attention = false;  // KvLayout::kRows on the CPU too; for comparison
-  bool gpu_kernels = true, cuda_graphs = true, step_ahead = true, tune_gemms = true,
-       shared_prefix = true;  // gpu_runner.h
+  bool gpu_kernels = true, cuda_graphs = true, step_ahead = true, tune_gemms = true, shared_prefix = true,
+       batch_invariant = false;  // gpu_runner.h
   int64_t draft_tokens = 0;
   std::string weights_key;  // of the run, for weights that come over TCP; from the environment, so no option
   // Midway between the most that a measured shape saved and still lost time (333 MiB) and the next one measured
@@ -80,6 +80,9 @@ struct EngineOptions {
     v("shared_prefix", shared_prefix, "reads a prefix that sequences on a GPU share once for all of them in a step");
     v("shared_prefix_mib", shared_prefix_mib, at_least(0),
       "MiB of keys and values a layer that a step must be spared for that to pay");
+    v("batch_invariant", batch_invariant,
+      "a request's tokens and log-probs are the same bits whatever else is in its batch, on a Hopper GPU, too, where "
+      "decodes are slower; a trainer with train.deterministic finds the same log-probs");
     v("draft_tokens", draft_tokens, in(0, 64),
       "tokens drafted ahead for a sequence in one step, where rows of max_running are left; 0 = none");
     v("share_device", share_device, by_run(), "lets an evaluator measure alone on the device between two steps");
@@ -90,6 +93,10 @@ struct EngineOptions {
     if (kv_host_tokens > 0 && !reuse_prefixes)
       fail(ErrorKind::kUsage, "'kv_host_tokens' is {} and 'prefix_reuse' off: what is kept is found as a prefix",
            kv_host_tokens);
+    if (batch_invariant && kv_cache_dtype == CacheDtype::kFp8)
+      fail(ErrorKind::kUsage,
+           "'batch_invariant' is on and 'kv_cache_dtype' fp8_e4m3: prompts and decodes read such a "
+           "cache by kernels that round differently; take auto");
   }
 };
 

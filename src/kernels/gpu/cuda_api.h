@@ -26,7 +26,7 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 15;     // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 16;     // raised whenever the table or one of its structs changes
 constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
 constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
@@ -187,6 +187,10 @@ struct GemmArgs {
   // wide [n, k]: scratch, written where many rows make it worth to widen the matrix first.
   Fp8Weights fp8;
   Bf16* wide;
+  // Each number of y is summed over k in one order, whatever m is and whichever rows stand beside it: the same bits in
+  // every batch. By gemm_hopper.cu's tiles alone, so on Hopper, and without what a backward pass needs. Where it
+  // accumulates, the product is rounded to bf16 before it is added, so the same bits as by add_rms_norm().
+  bool batch_invariant;
 };
 struct Gemm;  // cuBLASLt handle, its plans and its workspace: of one device and one stream at a time
 

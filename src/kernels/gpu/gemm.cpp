@@ -65,7 +65,7 @@ using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, uint32_t>;
 Key key_of(const GemmArgs& a) {
   uint32_t bits = 0;
   for (const bool bit : {a.bias != nullptr, a.fp32_out, a.accumulate, a.swiglu_scratch != nullptr, a.x_transposed,
-                         a.w_transposed, a.addend != nullptr, a.fp8.values != nullptr})
+                         a.w_transposed, a.addend != nullptr, a.fp8.values != nullptr, a.batch_invariant})
     bits = 2 * bits + (bit ? 1 : 0);
   return {a.m, a.n, a.k, a.x_stride, bits};
 }
@@ -165,6 +165,16 @@ void add_hopper_ways(const GemmArgs& a, std::vector<Way>& ways) {
   for (int i = 0; i < count; ++i) ways.push_back({Way::kHopper, 0, tiles[static_cast<size_t>(i)]});
 }
 
+// Of a batch-invariant product, untuned: the tiles of which a multiprocessor computes the least, a tile's fetches
+// counted as 64 more tokens.
+Way way_of_least_work(const std::vector<Way>& ways, const GemmArgs& a) {
+  return *std::ranges::min_element(ways, {}, [&](const Way& way) {
+    const HopperTile& t = way.tile;
+    const int64_t tiles = ceil_div<int64_t>(a.n, t.groups * 64) * ceil_div<int64_t>(a.m, t.tokens);
+    return ceil_div<int64_t>(tiles, multiprocessors()) * t.groups * (t.tokens + 64);
+  });
+}
+
 // Of a matrix in bf16.
 std::vector<Way> wide_ways_of(const Plan& p, const GemmArgs& a) {
   std::vector<Way> ways;
@@ -176,8 +186,12 @@ std::vector<Way> wide_ways_of(const Plan& p, const GemmArgs& a) {
 
 // The first one is what an untuned shape of FP8 takes.
 std::vector<Way> ways_of(const Plan& p, const GemmArgs& a) {
-  if (a.fp8.values == nullptr) return wide_ways_of(p, a);
   std::vector<Way> ways;
+  if (a.batch_invariant) {
+    add_hopper_ways(a, ways);
+    return ways;
+  }
+  if (a.fp8.values == nullptr) return wide_ways_of(p, a);
   if (skinny_can(a, kSkinnyRows)) ways.push_back({Way::kSkinny});
   add_hopper_ways(a, ways);
   if (!ways.empty() && a.m <= kNeverWidenedRows) return ways;
@@ -185,6 +199,24 @@ std::vector<Way> ways_of(const Plan& p, const GemmArgs& a) {
   for (Way& way : wide) way.widened = true;
   ways.insert(a.m <= kMostlyNarrowRows ? ways.end() : ways.begin(), wide.begin(), wide.end());
   return ways;
+}
+
+// What a shape runs by until it is tuned.
+int begin_plan(Gemm& g, const GemmArgs& a, Plan& p) {
+  if (a.batch_invariant) {
+    const std::vector<Way> ways = ways_of(p, a);
+    TF_REQUIRE(!ways.empty(), "gemm: no tiles of a Hopper GPU for a batch-invariant product of %ld x %ld x %ld",
+               static_cast<long>(a.m), static_cast<long>(a.n), static_cast<long>(a.k));
+    p.way = way_of_least_work(ways, a);
+    return 0;
+  }
+  if (const int error = describe(g, a, p)) {
+    if (!skinny_can(a, kSkinnyRows)) return error;
+    p.candidates.clear();
+  }
+  if (a.fp8.values != nullptr) p.way = ways_of(p, a).front();
+  else if (skinny_can(a, kSkinnyRows) || p.candidates.empty()) p.way.kind = Way::kSkinny;
+  return 0;
 }
 
 int plan_for(Gemm& g, const GemmArgs& a, Plan** out) {
@@ -199,12 +231,7 @@ int plan_for(Gemm& g, const GemmArgs& a, Plan** out) {
   auto& place = g.plans[key_of(a)];
   if (place == nullptr) {
     auto plan = std::make_unique<Plan>();
-    if (const int error = describe(g, a, *plan)) {
-      if (!skinny_can(a, kSkinnyRows)) return error;
-      plan->candidates.clear();
-    }
-    if (fp8) plan->way = ways_of(*plan, a).front();
-    else if (skinny_can(a, kSkinnyRows) || plan->candidates.empty()) plan->way.kind = Way::kSkinny;
+    if (const int error = begin_plan(g, a, *plan)) return error;
     plan->text = described(*plan, 0);
     place = std::move(plan);
   }
@@ -360,7 +387,7 @@ int gemm(Gemm* g, const GemmArgs* a, Stream stream) {
 int gemm_library(Gemm* g, const GemmArgs* a, Stream stream) {
   Plan* p = nullptr;
   if (const int error = plan_for(*g, *a, &p)) return error;
-  TF_REQUIRE(!p->candidates.empty(), "gemm_library: cuBLASLt has no algorithm for this shape");
+  TF_REQUIRE(!p->candidates.empty(), "gemm_library: cuBLASLt has no algorithm for this shape, or is not to be used");
   return run(*g, *a, *p, {.kind = Way::kLibrary, .widened = a->fp8.values != nullptr}, stream);
 }
 

@@ -326,9 +326,10 @@ int gemm_hopper_tiles(const GemmArgs& a, HopperTile* out) {
       if ((groups == 3 && tokens == 256) || (groups == 1 && tokens > 64)) continue;
       const int64_t tiles = ceil_div<int64_t>(a.n, groups * 64) * ceil_div<int64_t>(a.m, tokens);
       for (const int split : {1, 2, 4, 8}) {
-        if (split > 1 && (tokens > 128 || tiles * split > 3 * most || steps / split < 4)) continue;
+        if (split > 1 && (a.batch_invariant || tokens > 128 || tiles * split > 3 * most || steps / split < 4)) continue;
         if (a.accumulate && (split > 1 || tokens < 64)) continue;  // what is stored is added, what is merged is not
-        if (!a.accumulate && tiles * split * 2 < most && split < 8 && tokens <= 128 && steps / (2 * split) >= 4)
+        if (!a.accumulate && !a.batch_invariant && tiles * split * 2 < most && split < 8 && tokens <= 128 &&
+            steps / (2 * split) >= 4)
           continue;  // half idle
         if (count < kMostHopperTiles) out[count++] = {groups, tokens, split};
       }

@@ -21,7 +21,8 @@ struct HopperGemm {  // what the kernel is told
 };
 
 bool gemm_hopper_can(const GemmArgs&);
-// Those that are worth timing for this shape, at most kMostHopperTiles; how many.
+// Those that are worth timing for this shape, at most kMostHopperTiles; how many. Of a batch-invariant product those
+// that have k in one part: all of them give the same bits.
 int gemm_hopper_tiles(const GemmArgs&, HopperTile* out);
 int gemm_hopper(const GemmArgs&, const HopperTile&, Stream);
 

@@ -1,5 +1,6 @@
 // The head's rows of logits, one block a row: what they say of the target in one read, their gradient in another.
 #include <cfloat>
+#include <cmath>
 
 #include "kernels/gpu/device.cuh"
 #include "kernels/gpu/train_args.h"
@@ -73,7 +74,8 @@ __global__ void __launch_bounds__(kThreads) head_scores_kernel(HeadScoresArgs a)
   part = merged_over_warp(lane < kWarps ? parts[lane] : Part{-FLT_MAX, 0, 0}, f);
   if (lane > 0) return;
   const float log_total = logf(part.sum);
-  a.log_probs[row] = (logits[a.targets[row]] - part.maximum) * f - log_total;
+  const int target = a.targets[row];
+  a.log_probs[row] = target < 0 ? NAN : (logits[target] - part.maximum) * f - log_total;
   a.entropy[row] = log_total - part.weighted / part.sum;
   a.maximum[row] = part.maximum;
   a.inverse_total[row] = 1.0f / part.sum;

@@ -49,10 +49,12 @@ struct RankDeltas {
 };
 
 // One block a row. kVectors a thread: one where there are few rows (latency), four where there are many (throughput).
+// Squares are summed in one order either way, 32 neighbouring vectors at a time: a row's bits are the same whatever
+// stands beside it.
 template <int kVectors, typename Added>
 __global__ void __launch_bounds__(1024) rms_norm_kernel(Bf16x8* out, Bf16x8* x, const __grid_constant__ Added added,
                                                         const Bf16x8* weight, int vectors, float eps) {
-  __shared__ float sums[kWarp];
+  __shared__ float sums[kVectors * kWarp];
   allow_next();
   // The weights, which no kernel of a step writes, come from memory, the rows from the cache.
   Bf16x8 w[kVectors];
@@ -64,7 +66,7 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(Bf16x8* out, Bf16x8* x, 
   wait_for_previous();
   added.begin();
   const int64_t row = int64_t{blockIdx.x} * vectors;
-  float value[kVectors][8], squares = 0;
+  float value[kVectors][8], squares[kVectors] = {};
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     const int i = threadIdx.x + v * blockDim.x;
@@ -78,13 +80,18 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(Bf16x8* out, Bf16x8* x, 
       x[row + i] = pack(value[v]);
     }
 #pragma unroll
-    for (int j = 0; j < 8; ++j) squares += value[v][j] * value[v][j];
+    for (int j = 0; j < 8; ++j) squares[v] += value[v][j] * value[v][j];
   }
-  squares = lane_sum(squares);
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, warps = blockDim.x / kWarp;
-  if (lane == 0) sums[warp] = squares;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const float sum = lane_sum(squares[v]);
+    if (lane == 0) sums[v * warps + warp] = sum;
+  }
   __syncthreads();
-  const float total = lane_sum(lane < warps ? sums[lane] : 0.0f);
+  float total = 0;
+  for (int first = 0; first < kVectors * warps; first += kWarp)
+    total += lane_sum(first + lane < kVectors * warps ? sums[first + lane] : 0.0f);
   const float scale = 1.0f / sqrtf(total / static_cast<float>(8 * vectors) + eps);
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {

@@ -58,7 +58,7 @@ struct EmbedBackwardArgs {
 };
 
 // What a row of logits says of one token, with z = logits * inverse_temperature (null: 1):
-//   log_prob = z_target - max z - log sum exp(z - max z);   entropy of softmax(z).
+//   log_prob = z_target - max z - log sum exp(z - max z), NaN where target < 0;   entropy of softmax(z).
 struct HeadScoresArgs {
   const float* logits;  // [rows, vocab]
   const int32_t* targets;

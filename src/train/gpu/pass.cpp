@@ -15,7 +15,7 @@ class GpuPass : public Pass {
   GpuPass(const model::Model& model, const TrainConfig& config, Gradients* gradients, const parallel::Groups& groups)
       : model_(model),
         gradients_(gradients),
-        products_(model.device(), !config.deterministic),
+        products_(model.device(), config.deterministic),
         shards_(groups, model.config(), gpu::kRowUnit),
         link_(groups, model.config().chunk_count()),
         flights_(link_.stage()),

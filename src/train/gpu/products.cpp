@@ -8,11 +8,18 @@ namespace {
 // Elements from one row to the next where there are gaps.
 int64_t gaps(const at::Tensor& x) { return x.stride(0) == x.size(1) ? 0 : x.stride(0); }
 
+bool is_hopper(at::Device device) {
+  tritonforge::gpu::DeviceProperties properties;
+  check_cuda(tritonforge::gpu::open_cuda_library().device_properties(device.index(), &properties));
+  return properties.compute_major == 9;
+}
+
 }  // namespace
 
-Products::Products(at::Device device, bool tune)
+Products::Products(at::Device device, bool deterministic)
     : api_(tritonforge::gpu::open_cuda_library()),
-      tune_(tune),
+      tune_(!deterministic),
+      batch_invariant_(deterministic && is_hopper(device)),
       gemm_(static_cast<size_t>(kProductsWorkspace)),
       workspace_(at::empty({kProductsWorkspace}, at::TensorOptions().dtype(at::kByte).device(device))) {
   gemm_.use_workspace(workspace_.mutable_data_ptr());
@@ -27,16 +34,22 @@ void Products::run(const GemmArgs& args) {
 
 void Products::forward(const at::Tensor& y, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
                        const at::Tensor& addend) {
-  run({.y = y.mutable_data_ptr(),
-       .x = bits(x),
-       .w = bits(w),
-       .bias = bits(bias),
-       .m = x.size(0),
-       .n = w.size(0),
-       .k = w.size(1),
-       .fp32_out = y.scalar_type() == at::kFloat,
-       .accumulate = addend.defined(),
-       .addend = addend.defined() ? addend.const_data_ptr() : nullptr});
+  GemmArgs args{.y = y.mutable_data_ptr(),
+                .x = bits(x),
+                .w = bits(w),
+                .bias = bits(bias),
+                .m = x.size(0),
+                .n = w.size(0),
+                .k = w.size(1),
+                .fp32_out = y.scalar_type() == at::kFloat,
+                .accumulate = addend.defined(),
+                .addend = addend.defined() ? addend.const_data_ptr() : nullptr,
+                .batch_invariant = batch_invariant_};
+  if (batch_invariant_ && addend.defined()) {
+    y.copy_(addend);
+    args.addend = nullptr;
+  }
+  run(args);
 }
 
 void Products::input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& w) {

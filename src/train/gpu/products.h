@@ -25,11 +25,13 @@ constexpr int64_t kProductsWorkspace = int64_t{32} << 20;  // bytes
 
 class Products {
  public:
-  // tune: times cuBLASLt's proposals and the own kernels when a shape comes for the second time, and keeps the fastest
-  // from then on: which one is not the same in every run.
-  Products(at::Device device, bool tune);
+  // Not deterministic: cuBLASLt's proposals and the own kernels are timed when a shape comes for the second time, and
+  // the fastest is kept from then on: which one is not the same in every run.
+  // Deterministic, on Hopper: products of the forward pass are those of an engine with batch_invariant, to the bit,
+  // however sequences are packed; elsewhere they are the same in every run alone.
+  Products(at::Device device, bool deterministic);
 
-  // y [rows, out] = x [rows, in] w [out, in]^T (+ bias [out]) (+ addend [rows, out]).
+  // y [rows, out] = x [rows, in] w [out, in]^T (+ bias [out]) (+ addend [rows, out]; not y).
   void forward(const at::Tensor& y, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias = {},
                const at::Tensor& addend = {});
   // dx [rows, in] = dy [rows, out] w [out, in].
@@ -41,7 +43,7 @@ class Products {
   void run(const GemmArgs& args);
 
   const CudaApi& api_;
-  const bool tune_;
+  const bool tune_, batch_invariant_;
   tritonforge::gpu::GemmHandle gemm_;
   at::Tensor workspace_;
 };
