@@ -1,7 +1,8 @@
 // libs: tf_engine
 // What steps of Qwen3-8B's shape take in the engine alone, without HTTP: the first token of one prompt, prompts at
 // once, decodes. Under bench/trace it shows where that goes.
-//   engine_steps [device] [prompt] [layers] [most sequences at once]
+//   engine_steps [device] [prompt] [layers] [most sequences at once] [invariant]
+// invariant: with batch_invariant, whose cost this is.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,6 +53,7 @@ int main(int argc, char** argv) {
   options.device = text(1, "cuda:0");
   options.max_running = 256;
   options.max_context = 8192;
+  options.batch_invariant = text(5, "") == "invariant";
   const int64_t prompt = std::stoll(text(2, "1024")), most = std::stoll(text(4, "256"));
   options.kv_cache_tokens = (prompt + 96) * std::max<int64_t>(64, most);  // what the largest load needs: 80 GB hold it
   at::manual_seed(5);
