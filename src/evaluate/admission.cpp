@@ -33,16 +33,28 @@ Made filled(const TensorView& like, double value) {
   return made;
 }
 
+// What is expected, and of each output its summary.
+struct Expected {
+  explicit Expected(const std::vector<TensorView>& expected) : outputs(expected) {
+    std::ranges::transform(outputs, std::back_inserter(summaries), summary_of);
+  }
+  const std::vector<TensorView>& outputs;
+  std::vector<Summary> summaries;
+};
+
 // nullopt where it is no answer at all: another number of outputs, another form.
-std::optional<ControlError> held(Control control, const std::vector<TensorView>& given,
-                                 const std::vector<TensorView>& expected, const Tolerances& tolerances) {
-  if (given.size() != expected.size() || expected.empty()) return std::nullopt;
+std::optional<ControlError> held(Control control, const std::vector<TensorView>& given, const Expected& expected,
+                                 const Tolerances& tolerances) {
+  const std::vector<TensorView>& outputs = expected.outputs;
+  if (given.size() != outputs.size() || outputs.empty()) return std::nullopt;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (given[i].shape != outputs[i].shape || given[i].dtype != outputs[i].dtype) return std::nullopt;
+  }
   ControlError result{control, true, 0};
-  for (size_t i = 0; i < expected.size(); ++i) {
-    if (given[i].shape != expected[i].shape || given[i].dtype != expected[i].dtype) return std::nullopt;
-    const Comparison one = compare(given[i], expected[i], tolerances, "output");
-    result.within = result.within && one.passed;
-    result.error = std::max(result.error, one.max_rel_error);
+  for (size_t i = 0; i < outputs.size() && result.within; ++i) {
+    const std::optional<double> error = error_within(given[i], outputs[i], expected.summaries[i], tolerances);
+    result.within = error.has_value();
+    result.error = std::max(result.error, error.value_or(0));
   }
   return result;
 }
@@ -102,8 +114,9 @@ struct Fit {
 Fit fit(const Probe& probe, const Tolerances& given) {
   Fit out;
   // The reference's own error. More than the whole tolerance is not rounding: a random choice that depends on the type.
-  const auto error = held(Control::kHalf, probe.run("float64"), probe.run("expected"), given);
-  if (error && error->error <= 1) out.own_error = error->error;
+  const Expected expected(probe.run("expected"));
+  const auto error = held(Control::kHalf, probe.run("float64"), expected, given);
+  if (error && error->within) out.own_error = error->error;
   if (out.own_error > 0.5) out.tolerance = 2 * out.own_error;
   // Where outputs have no more than half precision, half is right.
   bool half_is_right = false;
@@ -151,21 +164,22 @@ const std::vector<TensorView>& Probe::run(std::string_view name) const {
 
 std::vector<ControlError> hold_controls(const Probe& probe, const Tolerances& tolerances) {
   std::vector<ControlError> found;
-  const auto& expected = probe.run("expected");
-  const auto hold = [&](Control control, const std::vector<TensorView>& outputs) {
-    if (const auto result = held(control, outputs, expected, tolerances)) found.push_back(*result);
+  const auto& outputs = probe.run("expected");
+  const Expected expected(outputs);
+  const auto hold = [&](Control control, const std::vector<TensorView>& given) {
+    if (const auto result = held(control, given, expected, tolerances)) found.push_back(*result);
   };
   std::vector<Made> keep;
-  keep.reserve(expected.size() + probe.run("other").size());
-  hold(Control::kZeros, constants(keep, expected, [](const TensorView&) { return 0.0; }));
+  keep.reserve(outputs.size() + probe.run("other").size());
+  hold(Control::kZeros, constants(keep, outputs, [](const TensorView&) { return 0.0; }));
   hold(Control::kMean, constants(keep, probe.run("other"), [](const TensorView& t) { return summary_of(t).mean; }));
   hold(Control::kInput, copies(probe));
   for (const Control control :
        {Control::kOther, Control::kHalf, Control::kWithoutLast, Control::kDefaultWeights, Control::kHalfInside})
     hold(control, probe.run(name_of(control)));
   std::vector<std::vector<std::byte>> kept;
-  kept.reserve(expected.size());
-  hold(Control::kWithoutSmall, without_small(kept, expected, tolerances));
+  kept.reserve(outputs.size());
+  hold(Control::kWithoutSmall, without_small(kept, outputs, tolerances));
   for (const auto& [name, outputs] : probe.runs) {
     if (name.starts_with(name_of(Control::kWithoutTerm))) hold(Control::kWithoutTerm, outputs);
   }

@@ -70,7 +70,7 @@ struct Probe {
 struct ControlError {
   Control control;
   bool within;   // the tolerance
-  double error;  // the largest, over the tolerance (Comparison::max_rel_error)
+  double error;  // the largest, over the tolerance; where not within, without a meaning
 };
 // Every control that the probe allows.
 std::vector<ControlError> hold_controls(const Probe& probe, const Tolerances& tolerances);

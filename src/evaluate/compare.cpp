@@ -34,20 +34,25 @@ T load(const std::byte* at) {
   return value;
 }
 
-double read(Dtype dtype, const std::byte* at) {
+// f(how an element of this type is read as a number).
+template <typename F>
+auto with_reader(Dtype dtype, F&& f) {
   switch (dtype) {
-    case Dtype::kFloat64: return load<double>(at);
-    case Dtype::kFloat32: return load<float>(at);
-    case Dtype::kFloat16: return half_to_float(load<uint16_t>(at));
-    case Dtype::kBFloat16: return std::bit_cast<float>(static_cast<uint32_t>(load<uint16_t>(at)) << 16);
-    case Dtype::kInt64: return static_cast<double>(load<int64_t>(at));
-    case Dtype::kInt32: return load<int32_t>(at);
-    case Dtype::kInt16: return load<int16_t>(at);
-    case Dtype::kInt8: return load<int8_t>(at);
-    case Dtype::kUint8: return load<uint8_t>(at);
-    case Dtype::kBool: return load<uint8_t>(at) != 0;
+    case Dtype::kFloat64: return f([](const std::byte* at) { return load<double>(at); });
+    case Dtype::kFloat32: return f([](const std::byte* at) -> double { return load<float>(at); });
+    case Dtype::kFloat16: return f([](const std::byte* at) -> double { return half_to_float(load<uint16_t>(at)); });
+    case Dtype::kBFloat16:
+      return f([](const std::byte* at) -> double {
+        return std::bit_cast<float>(static_cast<uint32_t>(load<uint16_t>(at)) << 16);
+      });
+    case Dtype::kInt64: return f([](const std::byte* at) { return static_cast<double>(load<int64_t>(at)); });
+    case Dtype::kInt32: return f([](const std::byte* at) -> double { return load<int32_t>(at); });
+    case Dtype::kInt16: return f([](const std::byte* at) -> double { return load<int16_t>(at); });
+    case Dtype::kInt8: return f([](const std::byte* at) -> double { return load<int8_t>(at); });
+    case Dtype::kUint8: return f([](const std::byte* at) -> double { return load<uint8_t>(at); });
+    case Dtype::kBool: break;
   }
-  return 0;
+  return f([](const std::byte* at) -> double { return load<uint8_t>(at) != 0; });
 }
 
 // Strides in elements of each dimension.
@@ -75,7 +80,6 @@ class Walker {
       index_[d] = 0;
     }
   }
-  const std::vector<int64_t>& index() const { return index_; }
 
  private:
   const TensorView& tensor_;
@@ -83,6 +87,26 @@ class Walker {
   int64_t offset_ = 0;
   size_t size_;
 };
+
+// Walks a tensor in the order of its memory.
+class Straight {
+ public:
+  explicit Straight(const TensorView& tensor) : at_(tensor.bytes.data()), size_(size_of(tensor.dtype)) {}
+  const std::byte* at() const { return at_; }
+  void next() { at_ += size_; }
+
+ private:
+  const std::byte* at_;
+  size_t size_;
+};
+
+// Of the n-th element in logical order, or in that of the memory.
+std::vector<int64_t> index_of(const TensorView& tensor, int64_t n, bool in_memory) {
+  std::vector<int64_t> order = tensor.order, index(tensor.shape.size());
+  if (!in_memory) std::iota(order.begin(), order.end(), 0);
+  for (size_t i = order.size(); i-- > 0; n /= tensor.shape[order[i]]) index[order[i]] = n % tensor.shape[order[i]];
+  return index;
+}
 
 Bounds bounds_of(const Summary& summary, const Tolerance& tolerance) {
   return {.absolute = tolerance.absolute * std::max(1.0, 3 * summary.quartile),
@@ -102,10 +126,12 @@ double last_place(const TensorView& tensor, const Bounds& bounds) {
   constexpr std::array<double, 4> kEpsilons = {0x1p-52, 0x1p-23, 0x1p-10, 0x1p-7};
   if (!is_floating(tensor.dtype)) return 0;
   double most = 0;
-  for (size_t at = 0; at < tensor.bytes.size(); at += size_of(tensor.dtype)) {
-    const double value = std::fabs(read(tensor.dtype, &tensor.bytes[at]));
-    if (std::isfinite(value)) most = std::max(most, value);
-  }
+  with_reader(tensor.dtype, [&](auto read) {
+    for (size_t at = 0; at < tensor.bytes.size(); at += size_of(tensor.dtype)) {
+      const double value = std::fabs(read(&tensor.bytes[at]));
+      if (std::isfinite(value)) most = std::max(most, value);
+    }
+  });
   return kEpsilons[static_cast<size_t>(tensor.dtype)] * most / (bounds.absolute + bounds.relative * most);
 }
 
@@ -115,12 +141,14 @@ std::vector<std::byte> zeros_where_small(const TensorView& tensor, double most) 
   std::vector<std::byte> bytes(tensor.bytes.begin(), tensor.bytes.end());
   const size_t size = size_of(tensor.dtype), count = bytes.size() / size;
   size_t small = 0;
-  for (size_t at = 0; at < bytes.size(); at += size) {
-    const double value = std::fabs(read(tensor.dtype, &bytes[at]));
-    if (!(value > 0 && value <= most)) continue;
-    write_element(tensor.dtype, 0, &bytes[at]);
-    ++small;
-  }
+  with_reader(tensor.dtype, [&](auto read) {
+    for (size_t at = 0; at < bytes.size(); at += size) {
+      const double value = std::fabs(read(&bytes[at]));
+      if (!(value > 0 && value <= most)) continue;
+      write_element(tensor.dtype, 0, &bytes[at]);
+      ++small;
+    }
+  });
   return small < std::max(kFewest, count / kPart) ? std::vector<std::byte>() : bytes;
 }
 
@@ -194,14 +222,19 @@ Summary summary_of(const TensorView& tensor) {
   const size_t every = count / (size_t{1} << 16) + 1;
   double sum = 0, squares = 0;
   std::vector<double> some;
-  for (size_t i = 0; i < count; ++i) {
-    const double value = read(tensor.dtype, tensor.bytes.data() + i * size);
-    if (!std::isfinite(value)) continue;
-    if (i % every == 0) some.push_back(std::fabs(value));
-    ++out.finite;
-    sum += value;
-    squares += value * value;
-  }
+  with_reader(tensor.dtype, [&](auto read) {
+    size_t next = 0;  // of `some`
+    for (size_t i = 0; i < count; ++i) {
+      const double value = read(tensor.bytes.data() + i * size);
+      const bool taken = i == next;
+      if (taken) next += every;
+      if (!std::isfinite(value)) continue;
+      if (taken) some.push_back(std::fabs(value));
+      ++out.finite;
+      sum += value;
+      squares += value * value;
+    }
+  });
   if (out.finite == 0) return out;
   if (!some.empty()) {
     const auto at = some.begin() + static_cast<ptrdiff_t>(some.size() / 4);
@@ -244,6 +277,88 @@ void write_element(Dtype dtype, double value, std::byte* at) {
   }
 }
 
+namespace {
+
+// Element by element: error over tolerance, the worst place, and the error's sum. NaN agrees with NaN, an infinity with
+// itself. What comes behind the first element that is wrong may not matter.
+struct Errors {
+  int64_t wrong = 0, finite = 0, worst_at = 0;
+  double most = 0, most_ratio = 0, worst = -1, worst_candidate = 0, worst_reference = 0, squares = 0;
+  bool constant = true;
+};
+
+template <typename Way, typename Read>
+Errors errors_of(const TensorView& candidate, const TensorView& reference, const Bounds& bounds, bool to_the_end,
+                 Read read) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const int64_t count = reference.elements();
+  const bool floating = is_floating(reference.dtype), wide_integer = reference.dtype == Dtype::kInt64;
+  Errors found;
+  double first = 0;
+  Way c(candidate), r(reference);
+  for (int64_t i = 0; i < count; ++i, c.next(), r.next()) {
+    const double a = read(c.at()), b = read(r.at());
+    if (i == 0) first = b;
+    found.constant = found.constant && (b == first || (std::isnan(b) && std::isnan(first)));
+    double ratio;
+    if (std::isfinite(a) && std::isfinite(b)) {
+      // 64-bit integers beyond 2^53 are compared as such.
+      const bool same = wide_integer ? load<int64_t>(c.at()) == load<int64_t>(r.at()) : a == b;
+      const double error = std::fabs(a - b);
+      found.most = std::max(found.most, error);
+      ratio = floating ? error / (bounds.absolute + bounds.relative * std::fabs(b)) : same ? 0 : kInfinity;
+      found.squares += error * error;
+      ++found.finite;
+    } else {
+      ratio = (std::isnan(a) && std::isnan(b)) || a == b ? 0 : kInfinity;
+    }
+    found.most_ratio = std::max(found.most_ratio, ratio);
+    if (!(ratio <= 1)) ++found.wrong;
+    if (found.wrong > 0 && !to_the_end) break;
+    if (ratio > found.worst) {
+      found.worst = ratio;
+      found.worst_candidate = a;
+      found.worst_reference = b;
+      found.worst_at = i;
+    }
+  }
+  return found;
+}
+
+bool same_order(const TensorView& a, const TensorView& b) { return a.order == b.order; }
+
+Errors errors_of(const TensorView& candidate, const TensorView& reference, const Bounds& bounds, bool to_the_end) {
+  return with_reader(reference.dtype, [&](auto read) {
+    return same_order(candidate, reference) ? errors_of<Straight>(candidate, reference, bounds, to_the_end, read)
+                                            : errors_of<Walker>(candidate, reference, bounds, to_the_end, read);
+  });
+}
+
+double rms(const Errors& errors) {
+  return errors.finite > 0 ? std::sqrt(errors.squares / static_cast<double>(errors.finite)) : 0;
+}
+
+// All elements may be within their tolerance, but where the reference itself is small beside that, zeros would be, too:
+// the error's rms must be small beside the reference's spread.
+bool small_beside_spread(const Errors& errors, const Bounds& bounds) {
+  const double error = rms(errors);
+  return error <= bounds.rms || error == 0;
+}
+
+Bounds bounds_by(const Summary& summary, Dtype dtype, const Tolerances& tolerances) {
+  return is_floating(dtype) ? bounds_of(summary, tolerances.of(dtype)) : Bounds();
+}
+
+}  // namespace
+
+std::optional<double> error_within(const TensorView& candidate, const TensorView& reference,
+                                   const Summary& of_reference, const Tolerances& tolerances) {
+  const Bounds bounds = bounds_by(of_reference, reference.dtype, tolerances);
+  const Errors errors = errors_of(candidate, reference, bounds, /*to_the_end=*/false);
+  if (errors.wrong > 0 || (is_floating(reference.dtype) && !small_beside_spread(errors, bounds))) return std::nullopt;
+  return errors.most_ratio;
+}
+
 Comparison compare(const TensorView& candidate, const TensorView& reference, const Tolerances& tolerances,
                    const std::string& label) {
   Comparison result;
@@ -258,67 +373,32 @@ Comparison compare(const TensorView& candidate, const TensorView& reference, con
                                   name_of(reference.dtype));
     return result;
   }
-  // Element by element in the reference's order: error over tolerance, the worst place, and the error's sum for the
-  // last check. NaN agrees with NaN, an infinity with itself.
   const int64_t count = reference.elements();
   const bool floating = is_floating(reference.dtype);
   const Summary summary = floating ? summary_of(reference) : Summary();
-  const Bounds bounds = bounds_of(summary, tolerances.of(reference.dtype));
-  int64_t wrong = 0, finite = 0;
-  double worst = -1, worst_candidate = 0, worst_reference = 0;
-  double sum_error = 0, first = 0;
-  bool constant = true;
-  std::vector<int64_t> worst_index;
-  Walker c(candidate), r(reference);
-  for (int64_t i = 0; i < count; ++i, c.next(), r.next()) {
-    const double a = read(candidate.dtype, c.at()), b = read(reference.dtype, r.at());
-    if (i == 0) first = b;
-    constant = constant && (b == first || (std::isnan(b) && std::isnan(first)));
-    double ratio;
-    if (std::isfinite(a) && std::isfinite(b)) {
-      // 64-bit integers beyond 2^53 are compared as such.
-      const bool same_integer = reference.dtype == Dtype::kInt64 ? load<int64_t>(c.at()) == load<int64_t>(r.at())
-                                                                 : a == b;
-      const double error = std::fabs(a - b);
-      result.max_abs_error = std::max(result.max_abs_error, error);
-      const double allowed = bounds.absolute + bounds.relative * std::fabs(b);
-      ratio = floating ? error / allowed : same_integer ? 0 : std::numeric_limits<double>::infinity();
-      sum_error += error * error;
-      ++finite;
-    } else {
-      ratio = (std::isnan(a) && std::isnan(b)) || a == b ? 0 : std::numeric_limits<double>::infinity();
-    }
-    result.max_rel_error = std::max(result.max_rel_error, ratio);
-    if (!(ratio <= 1)) ++wrong;
-    if (ratio > worst) {
-      worst = ratio;
-      worst_candidate = a;
-      worst_reference = b;
-      worst_index = r.index();
-    }
-  }
+  const Bounds bounds = bounds_by(summary, reference.dtype, tolerances);
+  const Errors errors = errors_of(candidate, reference, bounds, /*to_the_end=*/true);
+  result.max_abs_error = errors.most;
+  result.max_rel_error = errors.most_ratio;
+  const auto worst = [&] {
+    return fmt::format("[{}]: {}, expected {}",
+                       fmt::join(index_of(reference, errors.worst_at, same_order(candidate, reference)), ", "),
+                       text(errors.worst_candidate), text(errors.worst_reference));
+  };
   // A single element beyond its tolerance fails.
-  result.constant = constant && count > 16;
-  if (wrong > 0) {
-    result.mismatch = fmt::format("{} at [{}]: {}, expected {} ({} of {} wrong)", label, fmt::join(worst_index, ", "),
-                                  text(worst_candidate), text(worst_reference), wrong, count);
+  result.constant = errors.constant && count > 16;
+  if (errors.wrong > 0) {
+    result.mismatch = fmt::format("{} at {} ({} of {} wrong)", label, worst(), errors.wrong, count);
     return result;
   }
-  // All within it, but where the reference itself is small beside the tolerance, zeros would pass as well: the error's
-  // rms must be small beside the reference's spread.
-  if (floating && finite > 0) {
-    const double error = std::sqrt(sum_error / static_cast<double>(finite)), allowed = bounds.rms;
-    if (!(error <= allowed) && error > 0) {
-      result.max_rel_error = std::max(result.max_rel_error,
-                                      allowed > 0 ? error / allowed : std::numeric_limits<double>::infinity());
-      result.mismatch = fmt::format(
-          "{}: every element is within {} of the reference, but the error (rms {}) is not small beside the reference "
-          "itself "
-          "(rms {}, spread {}); worst at [{}]: {}, expected {}",
-          label, text(bounds.absolute), text(error), text(summary.rms), text(summary.deviation),
-          fmt::join(worst_index, ", "), text(worst_candidate), text(worst_reference));
-      return result;
-    }
+  if (floating && !small_beside_spread(errors, bounds)) {
+    const double over = bounds.rms > 0 ? rms(errors) / bounds.rms : std::numeric_limits<double>::infinity();
+    result.max_rel_error = std::max(result.max_rel_error, over);
+    result.mismatch = fmt::format(
+        "{}: every element is within {} of the reference, but the error (rms {}) is not small beside the reference "
+        "itself (rms {}, spread {}); worst at {}",
+        label, text(bounds.absolute), text(rms(errors)), text(summary.rms), text(summary.deviation), worst());
+    return result;
   }
   result.passed = true;
   return result;

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -81,6 +82,10 @@ struct Comparison {
 // `label` begins the mismatch: "output 0".
 Comparison compare(const TensorView& candidate, const TensorView& reference, const Tolerances& tolerances,
                    const std::string& label);
+// The error over what is allowed, at most 1, of a candidate of the reference's shape and type that passes; nullopt
+// where it does not, found at the first element that is wrong. of_reference: summary_of(reference).
+std::optional<double> error_within(const TensorView& candidate, const TensorView& reference,
+                                   const Summary& of_reference, const Tolerances& tolerances);
 
 // The same bits, shape and type (inputs after a call).
 bool identical(const TensorView& a, const TensorView& b);
