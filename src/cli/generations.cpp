@@ -146,7 +146,7 @@ void judge_generations(const orchestrate::RecipeConfig& config, const fs::path& 
   const Kernels kernels = find_kernels(folder);
   orchestrate::BenchResults results = results_for(config, kernels, folder);
   warn_of_missing(kernels, results, folder);
-  for (const std::string& doubt : orchestrate::doubts_of_problems(config)) log::warn("{}", doubt);
+  orchestrate::warn_of_problems(config);
   const fs::path to = options.output.empty() ? folder / "results" : options.output;
   const fs::path verdicts = to / "verdicts.jsonl";
   make_folder(to);  // before anything is judged
