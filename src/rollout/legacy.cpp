@@ -372,8 +372,8 @@ void Legacy::add_routes(net::HttpServer& server) {
     });
   };
   const auto reading = [&](const std::string& method, const std::string& path, bool take,
-                           std::function<Deadline(const Json& body)> deadline) {
-    server.route_async(method, path, [=, this](const net::Request& request, net::ResponderPtr reader) {
+                           const std::function<Deadline(const Json& body)>& deadline) {
+    server.route_async(method, path, [=, this](const net::Request& request, const net::ResponderPtr& reader) {
       try {
         Json body = request.json();
         if (const auto found = request.query.find("batch_size"); method == "GET" && found != request.query.end())
