@@ -160,6 +160,9 @@ std::optional<size_t> wait_any(const std::vector<ChildProcess*>& processes, Dead
   std::vector<pollfd> waiters;
   for (const ChildProcess* process : processes)
     waiters.push_back({static_cast<int>(::syscall(SYS_pidfd_open, process->pid(), 0)), POLLIN, 0});
+  // Of one without a descriptor (too many files are open) nothing tells the end: it is looked for.
+  const bool blind = std::ranges::any_of(waiters, [](const pollfd& waiter) { return waiter.fd < 0; });
+  const double longest = blind ? 0.05 : 3600;
   for (const int fd : readable) waiters.push_back({fd, POLLIN, 0});
   std::optional<size_t> ended;
   // One that has been waited for has no descriptor any more: poll() knows how it ended.
@@ -169,7 +172,7 @@ std::optional<size_t> wait_any(const std::vector<ChildProcess*>& processes, Dead
     const auto others = waiters.begin() + static_cast<ptrdiff_t>(processes.size());
     const bool told = std::any_of(others, waiters.end(), [](const pollfd& waiter) { return waiter.revents != 0; });
     if (ended || told || deadline.expired()) break;
-    ::poll(waiters.data(), waiters.size(), static_cast<int>(std::min(deadline.remaining_s(), 3600.0) * 1000) + 1);
+    ::poll(waiters.data(), waiters.size(), static_cast<int>(std::min(deadline.remaining_s(), longest) * 1000) + 1);
   }
   for (size_t i = 0; i < processes.size(); ++i)
     if (waiters[i].fd >= 0) ::close(waiters[i].fd);

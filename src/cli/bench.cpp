@@ -3,7 +3,6 @@
 
 #include <memory>
 
-#include "base/log.h"
 #include "base/url.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -51,7 +50,6 @@ struct BenchFlags {
     v("generations", generations,
       "no model: judges the kernels in a folder of KernelBench's, level_1_problem_19_sample_0_kernel.py; results go to "
       "--output, or to results/ in it");
-    v("concurrency", recipe.rollout.buffer.concurrency, in(1, 4096), "trajectories under way at once");
     v("device", recipe.model.device, "cpu or cuda:0");
     v("dtype", dtype, one_of({"", "float32", "bfloat16"}), "float32 on the CPU and bfloat16 on a GPU where empty");
     v.part(run);
@@ -110,7 +108,7 @@ void check_problems(const BenchFlags& flags) {
   evaluate::EvaluatorOptions options = flags.recipe.evaluator;
   choose_evaluator(flags, options);
   const auto problems = orchestrate::bench_problems(flags.recipe);
-  for (const std::string& doubt : orchestrate::doubts_of_problems(flags.recipe)) log::warn("{}", doubt);
+  orchestrate::warn_of_problems(flags.recipe);
   self_check(problems, options, flags.run.json);
 }
 
@@ -132,8 +130,9 @@ void add_bench_command(CLI::App& app) {
   add_flags(*command, flags->recipe.bench, {"models", "turns", "sampling"});
   add_flags(*command, flags->recipe.bench.sampling);
   // Of the buffer what matters for a server that is not ours.
-  add_flags(*command, flags->recipe.rollout.buffer,
-            {"db", "router", "evaluator", "concurrency", "evaluations", "max_queued", "evaluate_margin_s"});
+  OptionList buffer;
+  buffer.part(flags->recipe.rollout.buffer, orchestrate::with_concurrency());
+  add_flags(*command, buffer, {"db", "router", "evaluator", "evaluations", "max_queued", "evaluate_margin_s"});
   command->add_option("key=value", flags->key_values,
                       "KernelBench's arguments: level=1 problem_id=19 num_samples=4 ...");
   command->footer(

@@ -23,6 +23,7 @@
 #include "evaluate/rewriter.h"
 #include "net/http.h"
 #include "net/key.h"
+#include "net/retry.h"
 #include "orchestrate/data_page.h"
 #include "rollout/extract.h"
 #include "rollout/past_trajectories.h"
@@ -74,8 +75,12 @@ class Judges {
     group.problem_source = problem;
     const size_t first = next_++;
     Result<Verdict> verdict = Error(ErrorKind::kUnavailable, "there is no evaluator");
-    for (size_t i = 0; i < peers_.size() && !verdict.ok(); ++i)
-      verdict = peers_[(first + i) % peers_.size()]->evaluate(group, fmt::format("row-{}", first), candidate, {});
+    for (size_t i = 0; i < peers_.size() && !verdict.ok(); ++i) {
+      const rollout::Peers& peer = *peers_[(first + i) % peers_.size()];
+      auto answer = peer.evaluate(group, fmt::format("row-{}", first), candidate, {});
+      // A row that one refuses is refused, whether the others are there or not.
+      if (answer.ok() || net::is_transient(verdict.error())) verdict = std::move(answer);
+    }
     return verdict;
   }
 

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/process.h"
+#include "base/rng.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/output.h"
@@ -66,7 +67,6 @@ engine::Request request_from(const std::string& line, const std::string& where, 
   }
   if (body.contains("sampling_params"))
     request.sampling = engine::sampling_from_json(parse_json(body["sampling_params"].dump(), where), where);
-  if (!request.sampling.seed) request.sampling.seed = options.seed;
   return request;
 }
 
@@ -133,6 +133,10 @@ void generate(const GenerateOptions& options) {
     }
   };
   const auto submit = [&](engine::Request request) {
+    // One of its own for each prompt: equal ones would get equal answers.
+    if (!request.sampling.seed)
+      request.sampling.seed = submitted == 0 ? options.seed
+                                             : Rng::derive(options.seed, fmt::format("prompt {}", submitted));
     request.id = fmt::format("{}", submitted);
     request.deadline = Deadline::after(1e6);
     request.on_output = [&, index = submitted](engine::Output output) {

@@ -44,9 +44,15 @@ Kernels find_kernels(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     std::smatch part;
-    if (std::regex_match(name, part, form))
-      kernels[{std::stoi(part[1]), std::stoi(part[2])}][std::stoul(part[3])] = entry.path();
-    else if (lowered(entry.path().extension().string()) == ".py") others.push_back(name);
+    if (std::regex_match(name, part, form)) {
+      auto& samples = kernels[{std::stoi(part[1]), std::stoi(part[2])}];
+      const auto [there, fresh] = samples.try_emplace(std::stoul(part[3]), entry.path());
+      if (!fresh)
+        fail(ErrorKind::kUsage, "--generations {}: {} and {} are the same sample; one of them must go", folder.string(),
+             name, there->second.filename().string());
+    } else if (lowered(entry.path().extension().string()) == ".py") {
+      others.push_back(name);
+    }
   }
   if (kernels.empty()) fail(ErrorKind::kUsage, "--generations {}: there is no {}", folder.string(), kForm);
   if (!others.empty()) {
@@ -146,7 +152,7 @@ void judge_generations(const orchestrate::RecipeConfig& config, const fs::path& 
   const Kernels kernels = find_kernels(folder);
   orchestrate::BenchResults results = results_for(config, kernels, folder);
   warn_of_missing(kernels, results, folder);
-  for (const std::string& doubt : orchestrate::doubts_of_problems(config)) log::warn("{}", doubt);
+  orchestrate::warn_of_problems(config);
   const fs::path to = options.output.empty() ? folder / "results" : options.output;
   const fs::path verdicts = to / "verdicts.jsonl";
   make_folder(to);  // before anything is judged

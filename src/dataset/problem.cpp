@@ -243,20 +243,28 @@ std::vector<Problem> read_problems(const fs::path& path) {
 
 std::vector<std::string> skipped_files(const fs::path& path) {
   std::vector<std::string> names;
+  // Whether it holds problems that are read.
   const auto look = [&](const fs::path& folder) {
+    bool any = false;
     for (const auto& entry : fs::directory_iterator(folder)) {
       const fs::path& file = entry.path();
       const std::string ending = file.extension().string();
-      const bool of_problems = std::ranges::find(kEndings, lowered(ending)) != std::end(kEndings);
-      if (of_problems && entry.is_regular_file() && (is_hidden(file) || ending != lowered(ending)))
-        names.push_back(file.lexically_relative(path).string());
+      if (!entry.is_regular_file() || std::ranges::find(kEndings, lowered(ending)) == std::end(kEndings)) continue;
+      const bool skipped = is_hidden(file) || ending != lowered(ending);
+      if (skipped) names.push_back(file.lexically_relative(path).string());
+      any = any || !skipped;
     }
+    return any;
   };
   if (!fs::is_directory(path)) return names;
-  look(path);
+  const bool own = look(path);
+  bool levels = false, of_levels = false;
   for (const auto& entry : fs::directory_iterator(path)) {
-    if (entry.is_directory() && level_of_folder(entry.path())) look(entry.path());
+    if (!entry.is_directory() || !level_of_folder(entry.path())) continue;
+    levels = true;
+    of_levels = look(entry.path()) || of_levels;
   }
+  if (!(levels ? of_levels : own) && fs::is_directory(path / "data")) look(path / "data");
   std::ranges::sort(names);
   return names;
 }

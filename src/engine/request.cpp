@@ -10,7 +10,10 @@ void SamplingParams::validate(int64_t vocab_size) const {
   };
   SamplingParams checked = *this;
   options_of(checked).validate("sampling_params.");
-  if (temperature > 0 && temperature < 1e-4) bad("temperature", "0 (greedy) or at least 0.0001", temperature);
+  // Logits are 32-bit numbers, and have to stay some.
+  if (temperature > 0 && !(temperature >= 1e-4 && temperature <= 1e30))
+    bad("temperature", "0 (greedy) or between 0.0001 and 1e30", temperature);
+  if (repetition_penalty < 1e-4) bad("repetition_penalty", "at least 0.0001", repetition_penalty);
   if (top_k == 0) bad("top_k", "-1 (all) or at least 1", top_k);
   if (min_new_tokens > max_new_tokens) bad("min_new_tokens", "at most max_new_tokens", min_new_tokens);
   for (const auto& [id, bias] : logit_bias) {

@@ -23,6 +23,7 @@ struct BulkServerOptions {
   std::string key;            // of both ends; any host but loopback needs one
   TlsFiles tls = {};          // with a certificate: TLS alone; with an authority: of clients that it signed alone
   double stall_s = 15;        // in which a receiver takes nothing of a piece that it asked for: it is hung up on
+  double idle_s = 60;         // in which a receiver asks for nothing: likewise
   size_t connections = 4096;  // at most; further ones are closed
   int threads = 2;            // that send
 };

@@ -88,6 +88,7 @@ struct BulkServer::Impl {
     }
     Stream stream;
     asio::steady_timer limit;
+    bool awaits_offer = false;
   };
   using ConnectionPtr = std::shared_ptr<Connection>;
 
@@ -161,7 +162,7 @@ struct BulkServer::Impl {
   }
 
   awaitable<bool> answer(Connection& connection) {
-    connection.limit.cancel();  // between two requests it may rest
+    connection.within(options.idle_s);  // it may rest between two requests; its machine may also be gone
     std::array<std::byte, kBulkRequest> bytes;
     const auto [error, read] = co_await asio::async_read(connection.stream, asio::buffer(bytes), kTuple);
     if (error) co_return false;
@@ -169,7 +170,9 @@ struct BulkServer::Impl {
     std::shared_ptr<Offer> offer = find(request.version, connection);
     if (offer == nullptr || offer->version != request.version) {
       connection.rest(is_announced(request.version) ? options.stall_s : 0);
+      connection.awaits_offer = true;
       co_await connection.limit.async_wait(kTuple);  // offer() ends it
+      connection.awaits_offer = false;
       offer = find(request.version, connection);
     }
 
@@ -267,7 +270,9 @@ void BulkServer::offer(uint64_t version, const fs::path& file) {
     waiting.swap(impl_->waiting);
   }
   for (const auto& connection : waiting)
-    asio::post(connection->stream.get_executor(), [connection] { connection->limit.cancel(); });
+    asio::post(connection->stream.get_executor(), [connection] {
+      if (connection->awaits_offer) connection->limit.cancel();
+    });
 }
 
 void BulkServer::announce(uint64_t version) {

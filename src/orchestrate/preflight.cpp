@@ -5,6 +5,7 @@
 
 #include "base/cuda_driver.h"
 #include "base/hub.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "net/bulk.h"
 #include "net/http.h"
@@ -194,6 +195,10 @@ std::vector<std::string> doubts_of_problems(const RecipeConfig& config) {
   if (config.has_stage("bench")) compare("bench.problems", bench_problems(config));
   if (config.rl.validation.every > 0) compare("rl.validation.problems", validation_problems(config));
   return found;
+}
+
+void warn_of_problems(const RecipeConfig& config) {
+  for (const std::string& doubt : doubts_of_problems(config)) log::warn("{}", doubt);
 }
 
 }  // namespace tritonforge::orchestrate

@@ -17,5 +17,6 @@ std::vector<std::string> doubts(const RecipeConfig& config);
 // Of files that check_plan has found to be there: problems that RL trains on and that are measured as held-out ones,
 // and files beside problems that somebody may take for some.
 std::vector<std::string> doubts_of_problems(const RecipeConfig& config);
+void warn_of_problems(const RecipeConfig& config);  // of those doubts
 
 }  // namespace tritonforge::orchestrate

@@ -368,7 +368,7 @@ void run_recipe(const RecipeConfig& given, const RunOptions& options) {
                                                  : options.output;
   check_plan(config);
   for (const std::string& doubt : doubts(config)) log::warn("{}", doubt);
-  for (const std::string& doubt : doubts_of_problems(config)) log::warn("{}", doubt);
+  warn_of_problems(config);
   std::unique_ptr<Launcher> launcher = make_launcher(config, options, folder);
   SignalWaiter signals;
   RunRecord record(fs::absolute(folder), options.resume);

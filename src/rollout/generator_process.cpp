@@ -4,6 +4,7 @@
 
 #include <array>
 #include <future>
+#include <utility>
 
 #include "base/log.h"
 #include "net/retry.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr double kPoll = 10;     // seconds that the buffer may let a request for work wait
 constexpr double kHeardOf = 10;  // seconds between two requests of a process that has no thread free
+constexpr int kMalformed = 400, kNobodys = 404, kTooLarge = 413;
 constexpr net::Backoff kAgain{.first_s = 0.1, .max_s = 5, .factor = 2};
 
 std::string host_and_process() {
@@ -22,11 +24,15 @@ std::string host_and_process() {
   return fmt::format("{}-{}", host.data(), getpid());
 }
 
+// Why it is no answer; "": it is one.
+std::string refusal(const std::string& url, const Result<net::Response>& response) {
+  if (!response.ok()) return response.error().what();
+  if (response->status / 100 == 2) return "";
+  return fmt::format("{} answered {}: {}", url, response->status, net::said_by(*response));
+}
+
 void check_answer(const std::string& url, const Result<net::Response>& response) {
-  if (!response.ok()) throw response.error();
-  if (response->status / 100 == 2) return;
-  fail(may_pass(response->status) ? ErrorKind::kUnavailable : ErrorKind::kUsage, "{} answered {}: {}", url,
-       response->status, net::said_by(*response));
+  if (const std::string reason = refusal(url, response); !reason.empty()) fail(ErrorKind::kUnavailable, "{}", reason);
 }
 
 // Hangs up where it is stopped: what the buffer gives then is another's once it hears of the end.
@@ -166,7 +172,7 @@ void GeneratorProcess::run_one(const GroupPtr& group, int64_t sample, std::stop_
       return to_bytes(failed_trajectory(*group, sample, Fault::kInternal, error.what()));
     }
   };
-  if (const auto bytes = bytes_of()) deliver(id, *bytes, stop);
+  if (auto bytes = bytes_of()) deliver(*group, sample, *std::move(bytes), stop);
   {
     std::lock_guard lock(mutex_);
     holding_.erase(id);
@@ -175,24 +181,32 @@ void GeneratorProcess::run_one(const GroupPtr& group, int64_t sample, std::stop_
   changed_.notify_all();
 }
 
-void GeneratorProcess::deliver(const std::string& id, const std::string& bytes, std::stop_token stop) {
-  const std::string url = options_.buffer + "/v2/samples";
+// A refusal that is not the trajectory's own, as of a wrong key, is for somebody to mend: what is finished waits for
+// it. Of one that no buffer would take the place is taken by one that says why, or it would be made again and again.
+void GeneratorProcess::deliver(const GroupSpec& group, int64_t sample, std::string bytes, std::stop_token stop) {
+  const std::string id = trajectory_id(group.id, sample), url = options_.buffer + "/v2/samples";
   const net::ClientOptions how{
       .timeout_s = 60, .api_key = options_.peers.api_key, .headers = {{"x-generator", options_.name}}};
+  bool aside = false;
   for (int tries = 0;; ++tries) {
-    try {
-      check_answer(url, client_.request("POST", url, bytes, kTrajectoryContentType, &how));
+    const auto response = client_.request("POST", url, bytes, kTrajectoryContentType, &how);
+    const std::string reason = refusal(url, response);
+    const int status = response.ok() ? response->status : 0;
+    if (reason.empty()) {
       std::lock_guard lock(mutex_);
       ++delivered_;
       return;
-    } catch (const Error& error) {
-      if (!net::is_transient(error)) {
-        log::error("trajectory {} is not taken: {}", id, error.what());
-        return;
-      }
-      log::warn("trajectory {} waits for the buffer: {}", id, error.what());
     }
-    if (!net::pause(kAgain.pause_s(tries), stop)) return;
+    if (status == kNobodys) return log::warn("trajectory {} is for nobody any more: {}", id, reason);
+    if (status == kMalformed || status == kTooLarge) {
+      log::error("trajectory {} is set aside, it is not taken: {}", id, reason);
+      if (std::exchange(aside, true)) return;
+      bytes = to_bytes(failed_trajectory(group, sample, Fault::kInternal, reason));
+      continue;
+    }
+    log::warn("trajectory {} waits for the buffer: {}", id, reason);
+    if (!net::pause(kAgain.pause_s(tries), stop))
+      return log::error("trajectory {} was not delivered before the stop and will be made again: {}", id, reason);
   }
 }
 

@@ -59,7 +59,7 @@ class GeneratorProcess : private TurnKeeper {
   std::vector<WorkItem> ask(bool leaving);
   void run_one(const GroupPtr& group, int64_t sample, std::stop_token stop);
   // Until the buffer has it, does not want it, or the stop.
-  void deliver(const std::string& id, const std::string& bytes, std::stop_token stop);
+  void deliver(const GroupSpec& group, int64_t sample, std::string bytes, std::stop_token stop);
   void say(const std::string& error);
   std::vector<KeptTurn> kept_turns(const std::string& group_id, int64_t sample) override;
   void keep_turn(const std::string& group_id, int64_t sample, int64_t index, const KeptTurn& turn) override;

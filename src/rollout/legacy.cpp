@@ -18,9 +18,14 @@ const std::vector<std::string> kTaskTypes = {"kernelbench", "kernelbench_multitu
 // The legacy trainer's pause between a written batch and its next look is 3 to 5 s; a reader that waits asks
 // for its own time-out.
 constexpr double kDefaultReadTimeout = 60;
+constexpr double kLookEvery = 1;  // seconds: a group also becomes usable by nobody writing to it
 
 Json reply_shape(bool success, const std::string& message, Json data) {
   return {{"success", success}, {"message", message}, {"data", std::move(data)}};
+}
+
+net::Response refusal(const std::exception& error) {
+  return net::Response::error(error, reply_shape(false, error.what(), Json()));
 }
 
 int64_t lenient_integer(const Json& object, const char* key, int64_t fallback, const std::string& where) {
@@ -232,7 +237,7 @@ void normalise_rewards(std::vector<Json>& items) {
   for (Json& item : items) item["reward"] = std < 1e-8 ? 0.0 : (item["reward"].get<double>() - sum / n) / (std + 1e-8);
 }
 
-Legacy::Legacy(RolloutService& service) : service_(service) {
+Legacy::Legacy(RolloutService& service) : service_(service), readers_(refusal, kLookEvery) {
   const std::string text = service_.store().setting("rollout", "");
   if (text.empty()) return;
   try {
@@ -246,11 +251,7 @@ Legacy::Legacy(RolloutService& service) : service_(service) {
 }
 
 void Legacy::groups_changed() {
-  {
-    std::lock_guard lock(change_mutex_);
-    ++changes_;
-  }
-  changed_.notify_all();
+  readers_.look_again();
   begin_passes();
 }
 
@@ -320,52 +321,36 @@ net::Response Legacy::write(const Json& body) {
                                          {{"data", Json::array({std::move(item)})}, {"meta_info", Json::object()}}));
 }
 
-net::Response Legacy::read(int64_t batch_size, Deadline deadline, const std::stop_token& left, bool take) {
+std::optional<net::Response> Legacy::batch(int64_t batch_size, bool take, const Deadline& deadline) {
   Store& store = service_.store();
-  while (true) {
-    uint64_t seen = 0;
-    {
-      std::lock_guard lock(change_mutex_);
-      seen = changes_;
-    }
-    std::unique_lock reading(mutex_);
-    // What nobody would be told of is not taken: it may be read by somebody who is still there.
-    if (left.stop_requested()) return net::Response::error(Error(ErrorKind::kUnavailable, "the reader has left"));
-    Store::LegacyRules rules;
-    rules.group_size = std::max<int64_t>(1, std::stoll(store.setting("group_size", "8")));
-    rules.timeout_s = std::stod(store.setting("group_timeout_s", "300"));
-    rules.min_timeout_ratio = std::stod(store.setting("min_timeout_ratio", "0.7"));
-    const auto found = store.legacy_groups(batch_size, rules, unix_seconds());
-    int64_t held = 0;
-    for (const auto& group : found) held += static_cast<int64_t>(group.size());
-    if (held > 0 && (held >= batch_size || !take)) {
-      std::vector<std::vector<Json>> groups;
-      Json data = Json::array();
-      for (const auto& group : found) {
-        std::vector<Json> items;
-        for (const std::string& text : group.bodies) items.push_back(parse_json(text, "stored item"));
-        for (const Trajectory& trajectory : group.trajectories) items.push_back(legacy_item(group.group, trajectory));
-        normalise_rewards(items);
-        for (const Json& item : items) data.push_back(item);
-        groups.push_back(std::move(items));
-      }
-      Json meta = meta_info(groups);
-      if (take) meta["lease_id"] = store.take_legacy(found);
-      return net::Response::json(reply_shape(true, fmt::format("{} items in {} groups", held, found.size()),
-                                             {{"data", std::move(data)}, {"meta_info", std::move(meta)}}));
-    }
-    reading.unlock();
-    std::unique_lock lock(change_mutex_);
-    // A group also becomes usable by nobody writing to it: look again at least every second.
-    const auto wake = std::min(deadline.at(), Clock::now() + std::chrono::seconds(1));
-    if (deadline.expired()) {
-      const std::string message = held == 0 ? "no complete group yet"
-                                            : fmt::format("{} items complete, {} asked for; nothing was taken", held,
-                                                          batch_size);
-      return net::Response::json(reply_shape(false, message, {{"data", Json::array()}, {"meta_info", Json::object()}}));
-    }
-    changed_.wait_until(lock, wake, [&] { return changes_ != seen; });
+  Store::LegacyRules rules;
+  rules.group_size = std::max<int64_t>(1, std::stoll(store.setting("group_size", "8")));
+  rules.timeout_s = std::stod(store.setting("group_timeout_s", "300"));
+  rules.min_timeout_ratio = std::stod(store.setting("min_timeout_ratio", "0.7"));
+  const auto found = store.legacy_groups(batch_size, rules, unix_seconds());
+  int64_t held = 0;
+  for (const auto& group : found) held += static_cast<int64_t>(group.size());
+  if (held == 0 || (take && held < batch_size)) {
+    if (!deadline.expired()) return std::nullopt;
+    const std::string message = held == 0 ? "no complete group yet"
+                                          : fmt::format("{} items complete, {} asked for; nothing was taken", held,
+                                                        batch_size);
+    return net::Response::json(reply_shape(false, message, {{"data", Json::array()}, {"meta_info", Json::object()}}));
   }
+  std::vector<std::vector<Json>> groups;
+  Json data = Json::array();
+  for (const auto& group : found) {
+    std::vector<Json> items;
+    for (const std::string& text : group.bodies) items.push_back(parse_json(text, "stored item"));
+    for (const Trajectory& trajectory : group.trajectories) items.push_back(legacy_item(group.group, trajectory));
+    normalise_rewards(items);
+    for (const Json& item : items) data.push_back(item);
+    groups.push_back(std::move(items));
+  }
+  Json meta = meta_info(groups);
+  if (take) meta["lease_id"] = store.take_legacy(found);
+  return net::Response::json(reply_shape(true, fmt::format("{} items in {} groups", held, found.size()),
+                                         {{"data", std::move(data)}, {"meta_info", std::move(meta)}}));
 }
 
 Json Legacy::stats() {
@@ -382,29 +367,36 @@ void Legacy::add_routes(net::HttpServer& server) {
       try {
         return handler(request);
       } catch (const std::exception& error) {
-        return net::Response::error(error, reply_shape(false, error.what(), Json()));
+        return refusal(error);
+      }
+    });
+  };
+  const auto reading = [&](const std::string& method, const std::string& path, bool take,
+                           const std::function<Deadline(const Json& body)>& deadline) {
+    server.route_async(method, path, [=, this](const net::Request& request, const net::ResponderPtr& reader) {
+      try {
+        Json body = request.json();
+        if (const auto found = request.query.find("batch_size"); method == "GET" && found != request.query.end())
+          body["batch_size"] = found->second;
+        const int64_t batch_size = lenient_integer(body, "batch_size", -1, method + " " + path);
+        readers_.ask([=, this](const Deadline& until) { return batch(batch_size, take, until); }, deadline(body),
+                     reader);
+      } catch (const std::exception& error) {
+        reader->send(refusal(error));
       }
     });
   };
   route("POST", "/start_rollout", [this](const net::Request& r) { return start_rollout(r.json()); });
   route("POST", "/buffer/write", [this](const net::Request& r) { return write(r.json()); });
-  route("POST", "/get_rollout_data", [this](const net::Request& r) {
-    return read(lenient_integer(r.json(), "batch_size", -1, "POST /get_rollout_data"), Deadline::after(0), r.left,
-                true);
-  });
-  route("POST", "/buffer/read", [this](const net::Request& r) {
-    const Json body = r.json();
+  const auto at_once = [](const Json&) { return Deadline::after(0); };
+  reading("POST", "/get_rollout_data", /*take=*/true, at_once);
+  reading("POST", "/buffer/read", /*take=*/true, [](const Json& body) {
     const bool wait = optional_field(body, "wait", body.contains("timeout"), "POST /buffer/read");
-    const double timeout = wait ? std::clamp(lenient_number(body, "timeout", kDefaultReadTimeout, "POST /buffer/read"),
-                                             0.0, 600.0)
-                                : 0;
-    return read(lenient_integer(body, "batch_size", -1, "POST /buffer/read"), Deadline::after(timeout), r.left, true);
+    if (!wait) return Deadline::after(0);
+    return Deadline::after(
+        std::clamp(lenient_number(body, "timeout", kDefaultReadTimeout, "POST /buffer/read"), 0.0, 600.0));
   });
-  route("GET", "/buffer/peek", [this](const net::Request& r) {
-    Json body = r.json();
-    if (const auto found = r.query.find("batch_size"); found != r.query.end()) body["batch_size"] = found->second;
-    return read(lenient_integer(body, "batch_size", -1, "GET /buffer/peek"), Deadline::after(0), r.left, false);
-  });
+  reading("GET", "/buffer/peek", /*take=*/false, at_once);
   route("GET", "/buffer/stats", [this](const net::Request&) {
     return net::Response::json(
         reply_shape(true, "", {{"data", Json::array({stats()})}, {"meta_info", Json::object()}}));

@@ -5,14 +5,13 @@
 // with its reply shape {success, message, data: {data, meta_info}}. What it got wrong is right here: rewards above 1
 // are kept, a short read takes nothing, peek works, a second /start_rollout adds to the first, items survive a restart,
 // and a read batch can be had again (meta_info.lease_id, GET /v2/leases/{id} for groups generated here).
-#include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "net/http.h"
+#include "rollout/answer_queue.h"
 #include "rollout/one_at_a_time.h"
 #include "rollout/service.h"
 
@@ -40,12 +39,10 @@ class Legacy {
   void begin_passes();
   void begin_those_with_room();
   net::Response write(const Json& body);
-  // Whole groups until they hold batch_size items (-1: all there are); waits for them until the deadline. A reader that
-  // `left` takes nothing.
-  net::Response read(int64_t batch_size, Deadline deadline, const std::stop_token& left, bool take);
+  // Whole groups until they hold batch_size items (-1: all there are); nothing: not yet.
+  std::optional<net::Response> batch(int64_t batch_size, bool take, const Deadline& deadline);
   Json stats();
   RolloutService& service_;
-  std::mutex mutex_;  // one reader at a time: what it saw is what it takes
   struct UnderWay {
     Json payload;
     LegacyRollout rollout;
@@ -54,9 +51,7 @@ class Legacy {
   OneAtATime beginning_;
   std::mutex passes_mutex_;
   std::optional<UnderWay> under_way_;  // the last /start_rollout; durable as the setting "rollout"
-  std::mutex change_mutex_;
-  std::condition_variable changed_;
-  uint64_t changes_ = 0;
+  AnswerQueue readers_;                // last: its thread uses all of the above
 };
 
 // --- Pure parts ---

@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "base/log.h"
-#include "rollout/lease_queue.h"
+#include "rollout/answer_queue.h"
 #include "rollout/legacy.h"
 #include "rollout/prompts.h"
 #include "rollout/reward.h"
@@ -80,14 +80,10 @@ Json trajectory_view(const Store::Row& row) {
 
 struct BufferServer::Impl {
   Impl(RolloutService& the_service, net::ServerOptions options)
-      : service(the_service),
-        leases(service.store()),
-        desk(service.pool(), service.store()),
-        legacy(service),
-        server(std::move(options)) {
+      : service(the_service), desk(service.pool(), service.store()), legacy(service), server(std::move(options)) {
     service.pool().on_submit([this] { desk.work_came(); });
     service.on_group_complete([this] {
-      leases.groups_changed();
+      leases.look_again();
       legacy.groups_changed();
     });
     add_routes();
@@ -104,7 +100,9 @@ struct BufferServer::Impl {
       LeaseRequest request = lease_request_from_json(r.json());
       request.timeout_s = std::min(request.timeout_s, kMaxLeaseWait);
       const Deadline deadline = Deadline::after(std::min(request.timeout_s, r.deadline.remaining_s()));
-      leases.ask(std::move(request), deadline, std::move(responder));
+      leases.ask([this, request = std::move(request),
+                  waited_s = deadline.remaining_s()](const Deadline& until) { return lease(request, waited_s, until); },
+                 deadline, std::move(responder));
     });
     server.route("GET", "/v2/leases/{id}", [this](const net::Request& r) {
       return lease_reply(service.store().leased(r.parameters.at("id")), r);
@@ -116,7 +114,7 @@ struct BufferServer::Impl {
     });
     server.route("POST", "/v2/leases/{id}/release", [this](const net::Request& r) {
       service.store().release_lease(r.parameters.at("id"));
-      leases.groups_changed();
+      leases.look_again();
       return net::Response::json({{"lease_id", r.parameters.at("id")}, {"state", "released"}});
     });
     server.route("POST", "/v2/leases/{id}/discard", [this](const net::Request& r) {
@@ -162,6 +160,13 @@ struct BufferServer::Impl {
     server.route_async("GET", "/health",
                        [this](const net::Request&, net::ResponderPtr responder) { responder->send(health()); });
     server.route("GET", "/metrics", [this](const net::Request&) { return metrics(); });
+  }
+
+  std::optional<net::Response> lease(const LeaseRequest& request, double waited_s, const Deadline& until) {
+    const auto answer = service.store().lease(request);
+    if (answer.lease) return net::Response::json(to_json(lease_of(*answer.lease, request.samples)));
+    if (!until.expired()) return std::nullopt;
+    fail(ErrorKind::kTimeout, "lease {}: waited {:.0f} s: {}", request.lease_id, waited_s, answer.missing);
   }
 
   void add_generator_routes() {
@@ -285,7 +290,7 @@ struct BufferServer::Impl {
   }
 
   RolloutService& service;
-  LeaseQueue leases;
+  AnswerQueue leases{[](const std::exception& error) { return net::Response::error(error); }};
   WorkDesk desk;
   Legacy legacy;
   net::Metrics figures{"buffer",

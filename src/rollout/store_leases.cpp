@@ -12,6 +12,11 @@ std::vector<std::string> ids_from_text(const std::string& text) {
   return parse_json(text, "stored lease").get<std::vector<std::string>>();
 }
 
+// What a lease replayed does not count where it ends untrained; one that was released has given it back.
+constexpr const char* kTakeBackReplays =
+    "UPDATE groups SET replays = replays - 1 WHERE id IN (SELECT r.value FROM leases l, json_each(l.replayed) r WHERE "
+    "l.id = ? AND l.state != 'released')";
+
 // What ORDER BY says of contract/lease.h's LeaseOrder.
 std::string_view ordering(LeaseOrder order) {
   switch (order) {
@@ -219,8 +224,9 @@ void Store::release_lease(const std::string& lease_id) {
     const std::string state = state_of(database_, lease_id);
     if (state == "released") return;
     if (state != "leased") fail(ErrorKind::kConflict, "lease {} is {}: it cannot be released", lease_id, state);
-    database_.prepare("UPDATE leases SET state = 'released' WHERE id = ?").bind(1, lease_id).run();
-    database_.prepare("UPDATE groups SET state = 'complete', lease_id = '' WHERE lease_id = ?").bind(1, lease_id).run();
+    for (const char* sql : {kTakeBackReplays, "UPDATE leases SET state = 'released' WHERE id = ?",
+                            "UPDATE groups SET state = 'complete', lease_id = '' WHERE lease_id = ?"})
+      database_.prepare(sql).bind(1, lease_id).run();
   });
 }
 
@@ -228,7 +234,7 @@ void Store::discard_lease(const std::string& lease_id) {
   commits_.run([&] {
     for (const char* sql :
          {"UPDATE groups SET state = 'complete' WHERE lease_id = ?",  // so that they leave the sums, too
-          "DELETE FROM turns WHERE group_id IN (SELECT id FROM groups WHERE lease_id = ?)",
+          kTakeBackReplays, "DELETE FROM turns WHERE group_id IN (SELECT id FROM groups WHERE lease_id = ?)",
           "DELETE FROM tokens WHERE trajectory IN (SELECT t.seq FROM trajectories t JOIN groups g ON g.id = t.group_id "
           "WHERE g.lease_id = ?)",
           "DELETE FROM trajectories WHERE group_id IN (SELECT id FROM groups WHERE lease_id = ?)",

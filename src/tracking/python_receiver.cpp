@@ -28,7 +28,10 @@ class TensorboardReceiver : public Receiver {
  public:
   explicit TensorboardReceiver(const fs::path& run) : file_(run / "tensorboard") {}
   void put(const Point& point) override { file_.put(point); }
-  void flush() override { file_.flush(); }
+  bool flush() override {
+    file_.flush();
+    return true;
+  }
   void finish() override { file_.flush(); }
 
  private:
@@ -75,13 +78,16 @@ void PythonReceiver::send(const Json& line) {
   for (size_t sent = 0; sent < text.size();) {
     const ssize_t part = ::write(to_child_, text.data() + sent, text.size() - sent);
     if (part < 0 && errno == EINTR) continue;
-    if (part < 0) return expect_answer();  // what it ended with
+    if (part < 0) {
+      expect_answer();  // what it ended with
+      return;
+    }
     sent += static_cast<size_t>(part);
   }
 }
 
 // Waits as long as the receiver takes: whoever started this process decides how long that may be.
-void PythonReceiver::expect_answer() {
+Json PythonReceiver::expect_answer() {
   char buffer[4096];
   while (partial_.find('\n') == std::string::npos) {
     const ssize_t got = ::read(from_child_, buffer, sizeof buffer);
@@ -95,6 +101,7 @@ void PythonReceiver::expect_answer() {
   if (answer.is_object() && answer.contains("missing")) fail(ErrorKind::kMachine, "{}", answer.value("missing", ""));
   if (!answer.is_object() || answer.contains("error"))
     fail(ErrorKind::kUnavailable, "{}: {}", name_, answer.is_object() ? answer.value("error", "") : answer.dump());
+  return answer;
 }
 
 void PythonReceiver::put(const Point& point) {
@@ -105,9 +112,9 @@ void PythonReceiver::put(const Point& point) {
   send({{"step", point.step}, {"time", point.time}, {"axes", axes}, {"values", values}});
 }
 
-void PythonReceiver::flush() {
+bool PythonReceiver::flush() {
   send({{"flush", true}});
-  expect_answer();
+  return expect_answer().value("flushed", false);
 }
 
 void PythonReceiver::finish() {

@@ -17,12 +17,12 @@ class PythonReceiver : public Receiver {
   PythonReceiver(const PythonReceiver&) = delete;
   PythonReceiver& operator=(const PythonReceiver&) = delete;
   void put(const Point& point) override;
-  void flush() override;
+  bool flush() override;
   void finish() override;
 
  private:
   void send(const Json& line);
-  void expect_answer();
+  Json expect_answer();
   std::string name_;
   int to_child_ = -1, from_child_ = -1;
   std::string partial_;

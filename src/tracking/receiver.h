@@ -25,8 +25,10 @@ class Receiver {
  public:
   virtual ~Receiver() = default;
   virtual void put(const Point& point) = 0;
-  virtual void flush() = 0;   // what was put has been handed over; throws kUnavailable, kMachine
-  virtual void finish() = 0;  // the same, and no more comes
+  // Whether what was put has been handed over; false: its package sends by itself, and only finish() waits for that.
+  // Throws kUnavailable, kMachine.
+  virtual bool flush() = 0;
+  virtual void finish() = 0;  // all is handed over, and no more comes
 };
 // Throws kMachine where the receiver's package is not there.
 std::unique_ptr<Receiver> make_receiver(const Destination& destination, const fs::path& run);

@@ -61,7 +61,9 @@ int64_t track(const Destination& destination, const fs::path& run, bool follow, 
   watch.add(run);
   const std::stop_callback on_stop(stop, [&watch] { watch.wake(); });
   LineTail steps(run / "steps.jsonl", position.steps);
+  const auto keep = [&] { write_file_atomic(file, Json{{"steps", steps.offset()}, {"rows", position.rows}}.dump()); };
   int64_t handed_over = 0;
+  bool kept = true;
   while (true) {
     const bool last = !follow || stop.stop_requested();  // before the look: what came before the request is seen
     int64_t points = 0;
@@ -78,15 +80,15 @@ int64_t track(const Destination& destination, const fs::path& run, bool follow, 
     for (; position.rows < there; ++position.rows, ++points)
       receiver->put(point_of_row(rows[static_cast<size_t>(position.rows)], position.rows, unix_seconds()));
     if (points > 0 || fewer) {
-      receiver->flush();
-      position.steps = steps.offset();
-      write_file_atomic(file, Json{{"steps", position.steps}, {"rows", position.rows}}.dump());
+      kept = receiver->flush();
+      if (kept) keep();
       handed_over += points;
     }
     if (last) break;
     watch.wait();
   }
   receiver->finish();
+  if (!kept) keep();
   return handed_over;
 }
 

@@ -352,6 +352,11 @@ def test_what_is_not_judged_of_others_is_named(tmp_path):
         f"bench.problems: skipped in {problems.parent}, hidden or with an ending not in small letters: "
         "level1/.2_relu.py, level1/3_relu.PY",
     ]
+    old = theirs / "level_01_problem_1_sample_0_kernel.py"  # of an older run: which of the two is meant?
+    old.touch()
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and "are the same sample" in done.stderr, done.stderr
+    assert old.name in done.stderr and f"{names[0]}.py" in done.stderr
 
 
 def test_kernels_of_others_are_gone_on_with_after_ctrl_c(tmp_path):

@@ -492,6 +492,14 @@ def test_generate_reads_lines_in_order(models):
     assert bad.returncode == 2 and "line 1" in bad.stderr
 
 
+def test_generate_gives_equal_prompts_other_answers_and_the_same_ones_again(models):
+    command = [BINARY, "generate", "--model", str(models["one"][0]), "--max-new-tokens", "8", "--ignore-eos", "--json"]
+    lines = '{"text": "a b c"}\n' * 4
+    said = [subprocess.run(command, input=lines, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    answers = [[json.loads(line)["output_ids"] for line in text.splitlines()] for text in said]
+    assert answers[0] == answers[1] and len(set(map(tuple, answers[0]))) == 4
+
+
 def test_ctrl_c_in_generate_says_how_many_answers_are_printed(models):
     command = [BINARY, "generate", "--model", str(models["one"][0]), "--max-new-tokens", "16", "--ignore-eos", "--json"]
     read, write = os.pipe()

@@ -1,4 +1,4 @@
-"""What a forward is recorded as (worker/tritonforge_worker/plan/tensors.py), whichever device replays it."""
+"""What a forward is recorded as (worker/tritonforge_worker/plan), whichever device replays it."""
 
 import collections
 import os
@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(ROOT / "worker"))
 from tritonforge_worker.plan import recorder
-from tritonforge_worker.plan.tensors import NotAPlan, Record, Recording
+from tritonforge_worker.plan.calls import Record
+from tritonforge_worker.plan.tensors import NotAPlan, Recording
 
 F = torch.nn.functional
 LSTM_CELL = torch.nn.LSTMCell(8, 3)

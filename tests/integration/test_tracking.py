@@ -195,6 +195,33 @@ def test_a_receiver_that_is_absent_dead_or_slow_costs_a_run_one_line(tmp_path):
     assert "wandb is not in /usr/bin/python3: /usr/bin/python3 -m pip install wandb" in missing.stderr
 
 
+def test_what_wandb_had_not_taken_at_its_end_is_handed_over_again(folder, tmp_path):
+    """A stand-in that sends only when it finishes, to a server that is dead the first time."""
+    stand_ins, taken = tmp_path / "packages", tmp_path / "taken"
+    stand_ins.mkdir()
+    (stand_ins / "wandb.py").write_text(
+        textwrap.dedent("""
+            import os
+            class Run:
+                steps = []
+                def define_metric(self, *_, **__): pass
+                def log(self, values): self.steps.append(values["train/step"]) if "train/step" in values else None
+                def finish(self):
+                    if os.environ["SERVER"] == "dead": raise ConnectionError("the server is dead")
+                    open(os.environ["SERVER"], "a").write(f"{self.steps}\\n")
+            def init(**_): return Run()
+        """)
+    )
+
+    def track(server, code=0):
+        return tritonforge("track", folder, "--to", "wandb", code=code, PYTHONPATH=str(stand_ins), SERVER=str(server))
+
+    assert "the server is dead" in track("dead", code=1).stderr
+    assert "has 3 points" in track(taken).stdout
+    assert "has 0 points" in track(taken).stdout
+    assert taken.read_text() == "[1, 2]\n[]\n"
+
+
 def command_of(process):
     try:
         return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")

@@ -30,17 +30,19 @@ class Stage {
   virtual Json report() const { return Json::object(); }
 
  protected:
-  // What a server answered for a row; a row that it refuses is dropped with its words. Throws kUnavailable: without the
-  // server every row would go, and a build that is begun again goes on. Throws also where it refuses each of the first
-  // rows: a wrong key or model is no fault of theirs.
+  // What a server answered for a row; a row that it refuses is dropped with its words. Throws where it is not there, or
+  // was waited for in vain: without the server every row would go, and a build that is begun again goes on. Throws also
+  // where it refuses each of the first rows: a wrong key or model is no fault of theirs.
   template <typename T>
   std::optional<T> taken(Result<T> reply, Row& row, const char* refusal) {
     if (reply.ok()) {
       answered_ = true;
       return std::move(reply).value();
     }
-    const bool refuses_all = !answered_ && ++refused_ >= kRefusedAtFirst;
-    if (refuses_all || reply.error().kind() == ErrorKind::kUnavailable) throw Error(reply.error());
+    const ErrorKind kind = reply.error().kind();
+    const bool gone = kind == ErrorKind::kUnavailable || kind == ErrorKind::kTimeout || kind == ErrorKind::kBusy;
+    const bool refuses_all = !gone && !answered_ && ++refused_ >= kRefusedAtFirst;
+    if (gone || refuses_all) throw Error(reply.error());
     row.drop(name_, refusal, reply.error().what());
     return std::nullopt;
   }

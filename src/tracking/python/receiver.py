@@ -49,7 +49,7 @@ class Wandb:
         self.run.log({**point["values"], **point["axes"]})
 
     def flush(self):
-        pass  # its own process sends
+        return False  # its own process sends, and says only at the end that it has
 
     def finish(self):
         self.run.finish()
@@ -92,6 +92,7 @@ class Mlflow:
         while self.metrics:
             self.client.log_batch(self.id, metrics=self.metrics[:1000])
             del self.metrics[:1000]
+        return True
 
     def finish(self):
         self.flush()
@@ -112,8 +113,7 @@ def main():
         if "values" in message:
             receiver.put(message)
         elif "flush" in message:
-            receiver.flush()
-            answer(flushed=True)
+            answer(flushed=receiver.flush())
         elif "finish" in message:
             receiver.finish()
             return answer(finished=True)

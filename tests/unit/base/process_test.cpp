@@ -120,6 +120,18 @@ TEST(Process, AWaitEndsAtItsDeadline) {
   EXPECT_EQ(child.wait(Deadline::after(0.01)), std::nullopt);
 }
 
+TEST(Process, AnEndIsSeenWhereNoFurtherFileCanBeOpened) {
+  ChildProcess child(command({"sleep", "0.1"}));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{static_cast<rlim_t>(Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)).get()), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Deadline deadline = Deadline::after(kLong);
+  EXPECT_EQ(child.wait(deadline), 0);
+  EXPECT_FALSE(deadline.expired());
+  ::setrlimit(RLIMIT_NOFILE, &before);
+}
+
 TEST(RunCommand, GivesOutputAndStopsAtTheDeadline) {
   const CommandOutput done = run_command({"sh", "-c", "echo hello; exit 3"}, kLong);
   EXPECT_EQ(done.exit_code, 3);

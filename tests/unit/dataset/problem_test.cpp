@@ -77,6 +77,18 @@ TEST(Problem, HiddenFilesAndOddEndingsAreSkippedAndNamed) {
   EXPECT_THAT(skipped_files(folder.path() / "level1/2_add.py"), ElementsAre());
 }
 
+// data/ is looked into where it is read.
+TEST(Problem, WhatIsSkippedInDataIsNamedToo) {
+  TemporaryFolder folder("problems");
+  write(folder.path() / "README.md", "as cloned from Hugging Face");
+  write(folder.path() / "data/2_add.py", kSource);
+  write(folder.path() / "data/4_sub.PY", "no problem");
+  EXPECT_EQ(read_problems(folder.path()).size(), 1u);
+  EXPECT_THAT(skipped_files(folder.path()), ElementsAre("data/4_sub.PY"));
+  write(folder.path() / "1_mul.py", kSource);
+  EXPECT_THAT(skipped_files(folder.path()), ElementsAre());
+}
+
 TEST(Problem, BothJsonLines) {
   const std::string text = Json{{"level", 2}, {"problem_id", 7}, {"name", "7_Softmax"}, {"code", kSource}}.dump() +
                            "\n\n" +

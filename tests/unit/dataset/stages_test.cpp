@@ -280,15 +280,21 @@ TEST(Quality, ARowThatIsRefusedIsDroppedAndAServerThatIsGoneEndsTheBuild) {
   StageContext context = fake_context(folder.path());
   context.tools.judge = [](const std::vector<std::string>&, int64_t, double, int64_t) {
     return [](const std::string&, const std::string& candidate) -> Result<Verdict> {
-      return Error(candidate == "long" ? ErrorKind::kUsage : ErrorKind::kUnavailable, "candidate: too long");
+      const ErrorKind kind = candidate == "long"   ? ErrorKind::kUsage
+                             : candidate == "gone" ? ErrorKind::kUnavailable
+                                                   : ErrorKind::kTimeout;
+      return Error(kind, "candidate: too long");
     };
   };
   const auto stage = make_stage("quality", YAML::Load("{}"), "test", context);
   Row row = pair_of("p", "long");
   stage->work(row);
   EXPECT_EQ(row.dropped.value().detail, "candidate: too long");
-  Row other = pair_of("p", "s");
-  EXPECT_THROW(stage->work(other), Error);
+  for (const char* answer : {"gone", "waited for in vain"}) {
+    Row other = pair_of("p", answer);
+    EXPECT_THROW(stage->work(other), Error) << answer;
+    EXPECT_FALSE(other.dropped.has_value());
+  }
   EXPECT_FALSE(fs::exists(folder.path() / "verdicts.jsonl"));
 }
 

@@ -284,6 +284,8 @@ TEST(Engine, AFullQueueIsRefusedAndBadFieldsAreNamed) {
   for (const auto& [field, change] : std::map<std::string, std::function<void(Request&)>>{
            {"top_p", [](Request& r) { r.sampling.top_p = 1.5; }},
            {"temperature", [](Request& r) { r.sampling.temperature = -1; }},
+           {"temperature must be 0 (greedy) or between", [](Request& r) { r.sampling.temperature = 1e39; }},
+           {"repetition_penalty must be", [](Request& r) { r.sampling.repetition_penalty = 1e-60; }},
            {"top_k", [](Request& r) { r.sampling.top_k = 0; }},
            {"stop_token_ids", [](Request& r) { r.sampling.stop_token_ids = {200}; }},
            {"prompt", [](Request& r) { r.prompt_ids = {5, 999}; }},

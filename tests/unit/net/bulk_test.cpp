@@ -62,12 +62,16 @@ class Bulk : public ::testing::Test {
     }
     return Error(ErrorKind::kInternal, "it was fetched");
   }
-  static std::unique_ptr<RawSocket> ask_and_stop_reading(int port) {
+  static std::unique_ptr<RawSocket> greet(int port) {
     auto socket = std::make_unique<RawSocket>(port);
     std::string hello;
     while (hello.size() < kBulkHello.size() + kBulkNonce && !socket->closed()) hello += socket->read_until("", 20);
     const std::string mine(kBulkNonce, 'n');
     EXPECT_TRUE(socket->send(mine + bulk_mac("k1", "client", hello.substr(kBulkHello.size()), mine)));
+    return socket;
+  }
+  static std::unique_ptr<RawSocket> ask_and_stop_reading(int port) {
+    auto socket = greet(port);
     for (uint64_t piece = 0; piece < 5; ++piece) {
       const auto request = to_bytes(BulkRequest{1, piece});
       EXPECT_TRUE(socket->send({reinterpret_cast<const char*>(request.data()), request.size()}));
@@ -175,6 +179,18 @@ TEST_F(Bulk, WhoStopsReadingDelaysNobodyAndIsHungUpOn) {
     for (int i = 0; i < count; ++i) silent.push_back(ask_and_stop_reading(port));
   }
   EXPECT_EQ(fetch(what()), bytes);  // long before the first is hung up on
+  BulkFetch patient = what();
+  patient.port = few.port();
+  patient.attempts = 100;
+  EXPECT_EQ(fetch(patient), bytes);
+}
+
+// One whose machine is gone would have its place for ever.
+TEST_F(Bulk, WhoAsksForNothingIsHungUpOn) {
+  BulkServer few({.key = "k1", .stall_s = 60, .idle_s = 0.5, .connections = 4});
+  few.offer(1, folder.path() / "one");
+  std::vector<std::unique_ptr<RawSocket>> silent;
+  for (int i = 0; i < 4; ++i) silent.push_back(greet(few.port()));
   BulkFetch patient = what();
   patient.port = few.port();
   patient.attempts = 100;

@@ -31,30 +31,36 @@ class Giver {
       }
       return net::Response::json({{"work", std::move(work)}, {"heard_within_s", 60}});
     });
-    server_.route("POST", "/v2/samples", [this](const net::Request&) {
+    server_.route("POST", "/v2/samples", [this](const net::Request& r) {
       const std::lock_guard lock(mutex_);
-      ++taken_;
+      Trajectory trajectory = trajectory_from_bytes(r.body);
+      if (const int status = answer ? answer(trajectory) : 200; status != 200)
+        return net::Response::json({{"error", {{"message", "not taken"}, {"type", "usage"}}}}, status);
+      taken_.push_back(std::move(trajectory));
       changed_.notify_all();
       return net::Response::json(Json::object());
     });
     server_.start();
   }
   std::string url() const { return server_.url(); }
-  void wait_taken(int64_t count) {
+  std::vector<Trajectory> wait_taken(size_t count) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return taken_ >= count; });
+    changed_.wait(lock, [&] { return taken_.size() >= count; });
+    return taken_;
   }
   std::vector<int64_t> wait_asked(size_t times) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return asked_.size() >= times; });
     return asked_;
   }
+  std::function<int(const Trajectory&)> answer;  // a status; none: everything is taken
 
  private:
   std::mutex mutex_;  // the next four
   std::condition_variable changed_;
   std::vector<int64_t> asked_;
-  int64_t given_ = 0, taken_ = 0;
+  int64_t given_ = 0;
+  std::vector<Trajectory> taken_;
   net::HttpServer server_{net::ServerOptions{}};
 };
 
@@ -75,6 +81,30 @@ TEST(GeneratorProcessTest, AsksOnceForManyPlaces) {
   answers.release();
   EXPECT_THAT(buffer.wait_asked(2), ElementsAre(128, 2));
   answers.release(1000);
+}
+
+// A wrong key is nobody's trajectory's fault.
+TEST(GeneratorProcessTest, WhatIsFinishedWaitsForAKeyThatIsTaken) {
+  MockPeers mock;
+  Giver buffer;
+  int refusals = 0;
+  buffer.answer = [&](const Trajectory&) { return refusals++ < 2 ? 401 : 200; };
+  GeneratorOptions options{.buffer = buffer.url(), .name = "a", .peers = mock.options(), .concurrency = 1};
+  GeneratorProcess process(options, std::make_unique<ByteCodec>());
+  EXPECT_EQ(buffer.wait_taken(1).at(0).id, "g.0");
+}
+
+TEST(GeneratorProcessTest, OfOneThatIsNotTakenTheBufferIsToldWhy) {
+  MockPeers mock;
+  Giver buffer;
+  buffer.answer = [](const Trajectory& trajectory) {
+    return trajectory.turns.at(0).status == TurnStatus::kFailed ? 200 : 400;
+  };
+  GeneratorOptions options{.buffer = buffer.url(), .name = "a", .peers = mock.options(), .concurrency = 1};
+  GeneratorProcess process(options, std::make_unique<ByteCodec>());
+  const Trajectory taken = buffer.wait_taken(1).at(0);
+  EXPECT_EQ(taken.id, "g.0");
+  EXPECT_THAT(taken.turns.at(0).verdict.diagnostics, ::testing::HasSubstr("/v2/samples answered 400: not taken"));
 }
 
 TEST(GeneratorProcessTest, WithoutATokenizerItTakesNoWorkOfTokensAndSaysSo) {

@@ -455,6 +455,26 @@ TEST_F(ServerTest, AReaderThatLeftTakesNothing) {
   EXPECT_THAT(batch["data"]["data"], SizeIs(8)) << batch;
 }
 
+TEST_F(ServerTest, MoreReadersThanWorkersWaitAndTheItemsForThemAreWritten) {
+  const auto read = [&] {
+    return client.post_json(server->url() + "/buffer/read", {{"batch_size", 8}, {"timeout", 30}}).value();
+  };
+  std::vector<std::future<Json>> readers;
+  for (int i = 0; i < 16; ++i) readers.push_back(std::async(std::launch::async, read));
+  for (int i = 0; i < 16 * 8; ++i) {
+    const Json item = {
+        {"uid", fmt::format("u{}", i)}, {"instance_id", "one"}, {"messages", Json::array()}, {"reward", i}};
+    EXPECT_EQ(call("POST", "/buffer/write", item).first, 200);
+  }
+  std::set<std::string> uids;
+  for (auto& reader : readers) {
+    const Json batch = reader.get();
+    EXPECT_THAT(batch["data"]["data"], SizeIs(8)) << batch;
+    for (const Json& item : batch["data"]["data"]) uids.insert(item["uid"]);
+  }
+  EXPECT_THAT(uids, SizeIs(16 * 8));
+}
+
 TEST_F(ServerTest, WrittenItemsSurviveAndRewardsAboveOneAreKept) {
   const auto item = [](int i) {
     return Json{{"uid", "u" + std::to_string(i)},

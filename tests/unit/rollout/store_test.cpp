@@ -357,6 +357,26 @@ TEST(StoreTest, ALeaseReplaysGroupsOfTheLastOnesThoseReplayedLeastFirst) {
   EXPECT_THROW(store->lease(lease_of_group("z", "x", {.groups = 1, .leases = 65})), Error);
 }
 
+TEST(StoreTest, ALeaseThatEndsUntrainedGivesItsReplaysBack) {
+  TemporaryFolder folder("tf-store");
+  Store store(folder.path() / "b.sqlite");
+  write_groups(store, {{"a", 0.4}, {"b", 0.3}, {"c", 0.2}, {"d", 0.2}});
+  const auto lease = [&](const std::string& group, int64_t replayed) {
+    return ids_of(store.lease(lease_of_group("rl-" + group, group, {replayed, 9, LeaseOrder::kVariance, "rl-"})), true);
+  };
+  for (const char* group : {"a", "b"}) lease(group, 0);
+  EXPECT_THAT(lease("c", 1), ElementsAre("a"));  // the larger variance, and neither was replayed
+  store.release_lease("rl-c");
+  EXPECT_THAT(lease("c", 1), ElementsAre("a"));  // again, as if nothing had been
+  store.discard_lease("rl-c");
+  EXPECT_THAT(lease("d", 1), ElementsAre("a"));
+  store.release_lease("rl-d");
+  store.discard_lease("rl-d");  // gives nothing back twice
+  write_groups(store, {{"e", 0.2}, {"f", 0.2}});
+  EXPECT_THAT(lease("e", 1), ElementsAre("a"));
+  EXPECT_THAT(lease("f", 1), ElementsAre("b"));
+}
+
 TEST(StoreTest, WhatRetentionDoesNotKeepGoesWithTheCommits) {
   TemporaryFolder folder("tf-store");
   Store store(folder.path() / "b.sqlite", {.steps = 2, .trajectories = 8});
