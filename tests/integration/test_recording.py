@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(ROOT / "worker"))
 from tritonforge_worker.plan import recorder
-from tritonforge_worker.plan.tensors import NotAPlan, Record, Recording
+from tritonforge_worker.plan.mode import Record
+from tritonforge_worker.plan.tensors import NotAPlan, Recording
 
 F = torch.nn.functional
 LSTM_CELL = torch.nn.LSTMCell(8, 3)
@@ -90,6 +91,43 @@ def test_what_torch_makes_of_few_numbers_of_the_codes_own_is_known_on_the_host(m
             torch.rand_like(torch.tensor([1.0])).item()
 
     assert "div" not in steps(forward, mode)
+
+
+class Numbers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.wide = torch.nn.Parameter(torch.ones(1, 1)), torch.nn.Parameter(torch.ones(2))
+        self.own = torch.nn.Parameter(torch.tensor(5.0))
+        self.register_buffer("count", torch.zeros(1))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_the_value_of_a_parameter_of_one_element_is_known_on_the_host(mode):
+    """That which is sent, else its own, and what torch makes of it, until something may have written there."""
+
+    class Asks(Numbers):
+        def forward(self, x):
+            assert self.scale.item() == 3 and float(self.scale) == 3 and self.scale.tolist() == [[3.0]]
+            assert self.scale.squeeze().cpu().item() == 3 and self.scale.data[0, 0].item() == 3 and self.own.item() == 5
+            assert (self.scale * 2 + self.own).item() == 11 and bool(self.scale > 2) and self.scale.half().item() == 3
+            y = x.new_tensor([1.0, 2.0]).sum() + x * self.scale
+            for unknown in (y.sum(), self.wide.sum(), self.wide[0], self.count, self.scale * self.count):
+                with pytest.raises(NotAPlan, match="needed on the host"):
+                    unknown.item()
+            total = self.own.clone()
+            total.add_(y.sum())
+            with pytest.raises(NotAPlan, match="needed on the host"):
+                total.item()
+            assert self.own.item() == 5
+            return y
+
+    known = {"scale": {"shape": [1, 1]}, "wide": {"shape": [2]}, "count": {"shape": [1]}}
+    described = {"dtype": "float32", "shape": [4, 8], "order": [0, 1]}
+    numbers = {"scale": torch.full((1, 1), 3.0)}
+    call = Asks(), known, {"list": []}, [described], lambda tree, tensors: tensors, "", ("sm_90",), recorder.Launches
+    with mode():
+        plan, _ = recorder.plan_of(recorder.Forward(*call, numbers))
+    assert {"scale", "wide", "count"} == {value["weight"] for value in plan["values"] if "weight" in value}
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])

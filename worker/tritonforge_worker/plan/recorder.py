@@ -10,11 +10,11 @@ from tritonforge_worker import cuda_on_cpu
 from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device
 from tritonforge_worker.modules import set_seed, tensors_in
 from tritonforge_worker.plan.launches import Launches
+from tritonforge_worker.plan.mode import Record
 from tritonforge_worker.plan.places import is_elsewhere, is_on_host, place, storage_of, whereabouts
 from tritonforge_worker.plan.tensors import (
     HostPointer,
     NotAPlan,
-    Record,
     RecordedTensor,
     Recording,
     check_device,
@@ -136,9 +136,10 @@ def parts_of(model):
     return model.modules() if isinstance(model, torch.nn.Module) else ()
 
 
-def replace_state(recording, model, known):
+def replace_state(recording, model, known, numbers=None):
     """Parameters and buffers become recorded tensors: the trusted side's (weights.matched), else with their own data;
-    the names of the latter."""
+    the names of the latter. `numbers`: the trusted side's parameters of one element by name, for whose values, and for
+    those of such parameters without a counterpart, a forward may ask."""
     own = state_of(model)
     shapes = {name: tuple(tensor.shape) for name, tensor in own.items()}
     pairs = matched(shapes, {name: tuple(described["shape"]) for name, described in known.items()})
@@ -149,6 +150,12 @@ def replace_state(recording, model, known):
         recorded = (
             recording.tensor(recording.like(own_data), {"weight": theirs}) if theirs else recording.constant(own_data)
         )
+        if numbers is not None and tensor.numel() == 1 and isinstance(tensor, torch.nn.Parameter):
+            number = numbers.get(theirs) if theirs else own_data
+            # At the problem's own sizes there are no data, and any number will do: kernels are the same for all.
+            recording.know_number(
+                recorded, torch.ones(tensor.shape, dtype=tensor.dtype) if own_data.is_meta else number
+            )
         if tensor.requires_grad and not tensor.is_inference():
             recorded.requires_grad_()  # without gradients, too, matmul folds a batch into one product for such a weight
         seen[id(tensor)] = recorded
@@ -200,17 +207,18 @@ class Discarded(Recording):
 
 class Forward:
     """One call of forward over recorded inputs: `tree` and `described` are their structure and tensors, `known` the
-    weights' by name, `launches` a language's Launches."""
+    weights' by name, `launches` a language's Launches, `numbers` what replace_state is given."""
 
-    def __init__(self, model, known, tree, described, decode, path, targets, launches):
+    def __init__(self, model, known, tree, described, decode, path, targets, launches, numbers=None):
         self.model, self.known, self.tree, self.described, self.decode = model, known, tree, described, decode
+        self.numbers = numbers
         self.recording, self.own = Recording(), []
         self.launches = launches(self.recording, path, targets)
 
     def run(self):
         inputs = [self.recording.tensor(to_meta(item), {"input": k}) for k, item in enumerate(self.described)]
         with own_state(self.model):
-            self.own = replace_state(self.recording, self.model, self.known)
+            self.own = replace_state(self.recording, self.model, self.known, self.numbers)
             set_seed(0)
             with torch.no_grad(), self.launches, Placed(self.recording), Record(self.recording):
                 return self.model(*self.decode(self.tree, inputs))
@@ -280,7 +288,7 @@ def kernels(model, tree, described, decode, path, targets, launches):
     """The kernels and which steps launch them, of a module without data, and what the compiler's front end says of
     those that it refuses."""
     known = {name: {"shape": list(tensor.shape)} for name, tensor in state_of(model).items()}
-    forward = Forward(model, known, tree, described, decode, path, targets, launches)
+    forward = Forward(model, known, tree, described, decode, path, targets, launches, {})
     try:
         forward.run()
     except BaseException:

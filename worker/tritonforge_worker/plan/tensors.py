@@ -9,15 +9,10 @@ import functools
 import warnings
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device, without_device
 from tritonforge_worker.plan.places import is_elsewhere, is_on_host, place, place_of, whereabouts
-
-COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
-# Where an operator's own code for a GPU is looked for, in this order.
-OWN_KEYS = (torch._C.DispatchKey.CUDA, torch._C.DispatchKey.CompositeExplicitAutograd, COMPOSITE)
 
 
 def check_device(device):
@@ -27,7 +22,6 @@ def check_device(device):
 
 
 MAX_STEPS, MAX_CONSTANT_BYTES = 20000, 64 << 20
-FEW = 4096  # numbers of the code's own with which torch may compute on the host
 DTYPES = {
     d: str(d).removeprefix("torch.")
     for d in (
@@ -53,7 +47,6 @@ HOST = {
     "aten::equal",
     "aten::is_nonzero",
 }
-OF_CONSTANTS = {"aten::lift_fresh", "aten::detach", "aten::detach_"}  # what torch.tensor() calls
 MEMORY_FORMATS = {
     torch.contiguous_format: "contiguous",
     torch.preserve_format: "preserve",
@@ -82,6 +75,7 @@ class Recording:
     def __init__(self):
         self.steps, self.values, self.kernels, self.constants = [], [], [], []
         self.by_tensor, self.constant_bytes, self.bases = {}, 0, 0
+        self.numbers = {}  # of storages: what is known of a parameter of one element, and of what is made of it
         self.alive, self.of = [], None
 
     def value(self, meta, source=None):
@@ -143,6 +137,15 @@ class Recording:
         """What stands for a tensor of the model's."""
         with torch.inference_mode(tensor.is_inference()):
             return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+    def know_number(self, tensor, number):
+        """`number`: the data of a tensor of one element, or None."""
+        storage = tensor._meta.untyped_storage()
+        if number is not None and storage.nbytes() == number.element_size():
+            self.numbers[storage._cdata] = storage, number  # its number stays its own while it is kept
+
+    def forget_number(self, tensor):
+        self.numbers.pop(tensor._meta.untyped_storage()._cdata, None)
 
     def known(self, tensor):
         """What was recorded of such a tensor; None of one that no call was given yet."""
@@ -235,8 +238,28 @@ def with_places(tensor, indices):
     return out
 
 
+def with_numbers(func, args, kwargs):
+    """What torch makes of tensors of which the number is known; None of all others."""
+    given = flat_tensors((args, kwargs))
+    if not given or not is_function(func) or any(tensor.number() is None for tensor in given):
+        return None
+    plain = lambda x: x.number() if isinstance(x, RecordedTensor) else x  # noqa: E731
+    where = {"device": CPU} if kwargs.get("device") is not None else {}
+    with torch._C._DisableTorchDispatch():
+        return func(*tree_map(plain, args), **{**tree_map(plain, kwargs), **where})
+
+
+def written(func, args, kwargs):
+    """The tensors that a call writes into."""
+    for k, described in enumerate(func._schema.arguments):
+        if described.alias_info is not None and described.alias_info.is_write:
+            yield from flat_tensors([args[k] if k < len(args) else kwargs.get(described.name)])
+
+
 def record(recording, func, args, kwargs):
     name = func._schema.name
+    if name in HOST and (answer := with_numbers(func, args, kwargs or {})) is not None:
+        return answer
     recording.check(name, kwargs or {})
     if name in INDEXED:
         args = (args[0], with_places(*args[:2]), *args[2:])
@@ -278,6 +301,10 @@ def record(recording, func, args, kwargs):
         return recording.tensor(result)
 
     results = tree_map(wrapped, out)
+    for tensor in written(func, args, kwargs):
+        recording.forget_number(tensor)
+    if isinstance(results, RecordedTensor) and results.numel() == 1:
+        recording.know_number(results, with_numbers(func, args, kwargs))
     listed = list(results) if isinstance(results, (list, tuple)) else [results]
     recording.step(
         {
@@ -398,6 +425,14 @@ class RecordedTensor(torch.Tensor):
         self.takes_form(other._meta)
         self._meta, self._id = other._meta, other._id
 
+    def number(self):
+        """Its data, where it is one element whose value is known."""
+        _, number = self._recording.numbers.get(self._meta.untyped_storage()._cdata, (None, None))
+        if number is None or number.dtype != self.dtype or self.numel() != 1:
+            return None
+        with torch._C._DisableTorchDispatch():
+            return number.view(self.shape)
+
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
@@ -439,6 +474,11 @@ class RecordedTensor(torch.Tensor):
     def type_as(self, other):
         return self.to(other)
 
+    def new_tensor(self, data, *, dtype=None, device=None, **kwargs):
+        """torch's own would copy memory that is not there."""
+        where = {"dtype": dtype or self.dtype, "device": self.device if device is None else device}
+        return data.clone().to(**where) if isinstance(data, torch.Tensor) else torch.tensor(data, **where)
+
     def type(self, dtype=None, non_blocking=False):
         return (
             "torch.cuda.FloatTensor"
@@ -477,7 +517,7 @@ class RecordedTensor(torch.Tensor):
     __array__ = numpy
 
     def tolist(self):
-        host("calls .tolist()")
+        return host("calls .tolist()") if (number := self.number()) is None else number.tolist()
 
     def untyped_storage(self):
         return self._meta.untyped_storage()  # its size is asked for; it has no data
@@ -493,107 +533,8 @@ def host(what):
     raise NotAPlan(f"the code {what}")
 
 
-def asks_of_types(func):
-    """Whether torch answers it from numbers and types alone, as promote_types: there is no data in it."""
-    schema = func._schema
-    forms = [str(a.type) for a in (*schema.arguments, *schema.returns)]
-    return schema.name.startswith("aten::") and bool(schema.returns) and not any("Tensor" in f for f in forms)
-
-
 def is_function(func):
     """Whether its results have memory of their own, of what it is given and nothing else."""
     schema = func._schema
     aliases = any(a.alias_info is not None for a in (*schema.arguments, *schema.returns))
     return schema.name.startswith("aten::") and not aliases and torch.Tag.nondeterministic_seeded not in func.tags
-
-
-def own_key(func):
-    """Where the code of an operator that was defined in Python is (torch.library); None for all others."""
-    if func._schema.name not in torch.library._defs:
-        return None
-    return next((k for k in OWN_KEYS if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), k)), None)
-
-
-def draws_a_mask(x, p, train):
-    return train and 0 < p < 1  # otherwise its result is x or zeros
-
-
-# Calls that torch makes up of others, on a GPU of other ones than here: fused attention and norms, cuDNN's layers, a
-# mask drawn otherwise. They are recorded as they are called, since who replays them knows which device it has: what
-# they are made of here is up to thirty times as slow there, and would be the time that a speedup is over.
-AS_CALLED = {
-    torch.ops.aten.dropout.default: draws_a_mask,
-    **dict.fromkeys(
-        (
-            torch.ops.aten.scaled_dot_product_attention.default,
-            torch.ops.aten.batch_norm.default,
-            torch.ops.aten.rms_norm.default,
-            torch.ops.aten.softmax.int,
-            torch.ops.aten.log_softmax.int,
-            torch.ops.aten.lstm.input,
-            torch.ops.aten.gru.input,
-            torch.ops.aten.rnn_tanh.input,
-            torch.ops.aten.rnn_relu.input,
-            torch.ops.aten.lstm_cell.default,
-            torch.ops.aten.gru_cell.default,
-        ),
-        lambda *args, **kwargs: True,
-    ),
-}
-
-
-def record_as_called(op, *args, **kwargs):
-    """The kernel of such an operation for meta tensors, which recorded ones are to torch."""
-    found = flat_tensors((args, kwargs))
-    if not found or not AS_CALLED[op](*args, **kwargs):
-        return op._op_dk(COMPOSITE, *args, **kwargs)
-    with torch._C._DisableTorchDispatch():  # of what it is made of here nothing is recorded
-        return record(found[0]._recording, op, args, kwargs)
-
-
-library = torch.library.Library("aten", "IMPL", "AutogradMeta")  # as long as the process lives
-for op in AS_CALLED:
-    library.impl(op, functools.partial(record_as_called, op))
-
-
-class Record(TorchDispatchMode):
-    """Calls without a recorded tensor among their arguments: factories, and calls on the candidate's own constants."""
-
-    def __init__(self, recording):
-        super().__init__()
-        self.recording = recording
-
-    def is_on_host(self, tensor):
-        """Whether its numbers are there, and are few: no recorded call has seen them, which could have changed them."""
-        plain = isinstance(tensor, torch.Tensor) and not isinstance(tensor, RecordedTensor)
-        return plain and is_on_host(tensor) and tensor.numel() <= FEW and self.recording.known(tensor) is None
-
-    def of_few_numbers(self, func, args, kwargs):
-        """What torch makes of few numbers of the code's own, for whose values it may ask; None of all else."""
-        given = [a for a in tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
-        if not given or not is_function(func) or not all(map(self.is_on_host, given)):
-            return None
-        out = func(*args, **kwargs)
-        return out if all(t.numel() <= FEW for t in tree_leaves(out) if isinstance(t, torch.Tensor)) else None
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        # The value of its own constants is known on the host.
-        if func._schema.name in (*OF_CONSTANTS, *HOST) and not flat_tensors((args, kwargs)):
-            return func(*args, **kwargs)
-        if (known := self.of_few_numbers(func, args, kwargs)) is not None:
-            return known
-        if (key := own_key(func)) is not None:  # what is in it is recorded: its launches and aten calls
-            with self:
-                return func._op_dk(key, *args, **kwargs)
-        if asks_of_types(func):
-            return func(*args, **kwargs)
-        if torch.is_inference_mode_enabled():
-            # What autograd does elsewhere: detach_ itself; linear, einsum and the like by the calls in them.
-            if func._schema.name == "aten::detach_":
-                return args[0]
-            as_called = func in AS_CALLED and AS_CALLED[func](*args, **kwargs)
-            if not as_called and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), COMPOSITE):
-                with self:
-                    return func._op_dk(COMPOSITE, *args, **kwargs)
-        return record(self.recording, func, args, kwargs)

@@ -7,7 +7,8 @@ values that are needed on the host and complex numbers included. Its results com
 import torch
 
 from tritonforge_worker.plan import recorder
-from tritonforge_worker.plan.tensors import DTYPES, NotAPlan, Record, Recording, encode
+from tritonforge_worker.plan.mode import Record
+from tritonforge_worker.plan.tensors import DTYPES, NotAPlan, Recording, encode
 
 # Of numbers that a plan has no name for; complex ones are pairs of real ones, in a dimension before the others.
 OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
