@@ -119,6 +119,7 @@ def test_the_value_of_a_parameter_of_one_element_is_known_on_the_host(mode):
             with pytest.raises(NotAPlan, match="needed on the host"):
                 total.item()
             assert self.own.item() == 5
+            assert isinstance(self.own, torch.nn.Parameter) and not isinstance(self.count, torch.nn.Parameter)
             return y
 
     known = {"scale": {"shape": [1, 1]}, "wide": {"shape": [2]}, "count": {"shape": [1]}}

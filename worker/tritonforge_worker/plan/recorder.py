@@ -150,6 +150,7 @@ def replace_state(recording, model, known, numbers=None):
         recorded = (
             recording.tensor(recording.like(own_data), {"weight": theirs}) if theirs else recording.constant(own_data)
         )
+        recorded._is_param = isinstance(tensor, torch.nn.Parameter)  # by which Parameter knows its own
         if numbers is not None and tensor.numel() == 1 and isinstance(tensor, torch.nn.Parameter):
             number = numbers.get(theirs) if theirs else own_data
             # At the problem's own sizes there are no data, and any number will do: kernels are the same for all.
