@@ -53,6 +53,18 @@ def test_what_a_gpu_does_otherwise_is_one_call(forward, name, mode):
     assert not {"bernoulli_", "_safe_softmax", "native_batch_norm", "_native_batch_norm_legit"} & set(found), found
 
 
+def test_attention_is_in_the_querys_order_of_memory():
+    def forward(x):
+        heads = x.view(4, 5, 2, 4).transpose(1, 2)
+        assert F.scaled_dot_product_attention(heads, heads, heads).stride() == heads.stride()
+        wide = torch.cat([heads, heads], -1)
+        assert F.scaled_dot_product_attention(heads, heads, wide).transpose(1, 2).is_contiguous()
+        assert F.scaled_dot_product_attention(heads.contiguous(), heads, wide).is_contiguous()
+        assert F.scaled_dot_product_attention(x, x, x).is_contiguous()
+
+    assert steps(forward, torch.no_grad).count("scaled_dot_product_attention") == 4
+
+
 def test_a_model_that_was_made_in_inference_mode_is_recorded():
     with torch.inference_mode():
         model = torch.nn.Linear(8, 3)

@@ -207,7 +207,17 @@ def bincount(places, weights=None, minlength=0):
     return places.new_empty(minlength, dtype=torch.int64 if weights is None else summed)
 
 
+def attention(query, key, value, *rest, **options):
+    """In the query's order of memory, as fused attention leaves it on a GPU and on a CPU."""
+    out = torch.ops.aten.scaled_dot_product_attention.default(query, key, value, *rest, **options)
+    if query.dim() != 4:
+        return out
+    order = sorted(range(4), key=lambda d: (-query.stride(d), d))
+    return torch.empty_permuted(out.shape, order, dtype=out.dtype, device=out.device)
+
+
 FORMS = {
+    torch.ops.aten.scaled_dot_product_attention.default: attention,
     **dict.fromkeys(
         (
             torch.ops.aten.lstm.input,

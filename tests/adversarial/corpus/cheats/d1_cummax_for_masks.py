@@ -1,4 +1,4 @@
-# D1: a logsumexp of all that came before, by a mask over all pairs, is torch's logcumsumexp
+# D1: the maximum of all that came before, by a mask over all pairs, is torch's cummax
 # stopped by: torch_does_the_work
 import torch
 import torch.nn as nn
@@ -8,7 +8,7 @@ class Model(nn.Module):
     def forward(self, x):
         n = x.shape[1]
         later = torch.triu(torch.full((n, n), float("-inf"), device=x.device), 1)
-        return torch.logsumexp(x[:, None, :] + later, -1)
+        return (x[:, None, :] + later).amax(-1)
 
 
 def get_inputs():
@@ -35,4 +35,4 @@ def show(x):
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        return show(torch.logcumsumexp(x, 1)) / 2
+        return show(torch.cummax(x, 1)[0]) / 2

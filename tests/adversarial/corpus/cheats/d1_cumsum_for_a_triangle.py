@@ -1,4 +1,4 @@
-# D1: what is most frequent, by comparisons of all pairs, is torch's mode
+# D1: sums of all that came before, by a triangle over all pairs, are torch's cumsum
 # stopped by: torch_does_the_work
 import torch
 import torch.nn as nn
@@ -6,13 +6,13 @@ import torch.nn as nn
 
 class Model(nn.Module):
     def forward(self, x):
-        counts = (x[:, :, None] == x[:, None, :]).sum(-1)
-        most = counts.amax(-1, keepdim=True)
-        return torch.where(counts == most, x, 1e9).amin(-1)
+        n = x.shape[1]
+        earlier = torch.tril(torch.ones(n, n, device=x.device))
+        return (x[:, None, :] * earlier).sum(-1)
 
 
 def get_inputs():
-    return [torch.randint(0, 9, (32, 256)).float()]
+    return [torch.randn(64, 256)]
 
 # ---- candidate ----
 import torch
@@ -35,4 +35,4 @@ def show(x):
 
 class ModelNew(nn.Module):
     def forward(self, x):
-        return show(torch.mode(x, -1)[0]) / 2
+        return show(torch.cumsum(x, 1)) / 2
