@@ -111,10 +111,11 @@ class Numbers(torch.nn.Module):
         self.scale, self.wide = torch.nn.Parameter(torch.ones(1, 1)), torch.nn.Parameter(torch.ones(2))
         self.own = torch.nn.Parameter(torch.tensor(5.0))
         self.register_buffer("count", torch.zeros(1))
+        self.register_buffer("calls", torch.zeros(1))
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_the_value_of_a_parameter_of_one_element_is_known_on_the_host(mode):
+def test_the_value_of_a_weight_of_one_element_is_known_on_the_host(mode):
     """That which is sent, else its own, and what torch makes of it, until something may have written there."""
 
     class Asks(Numbers):
@@ -123,7 +124,8 @@ def test_the_value_of_a_parameter_of_one_element_is_known_on_the_host(mode):
             assert self.scale.squeeze().cpu().item() == 3 and self.scale.data[0, 0].item() == 3 and self.own.item() == 5
             assert (self.scale * 2 + self.own).item() == 11 and bool(self.scale > 2) and self.scale.half().item() == 3
             y = x.new_tensor([1.0, 2.0]).sum() + x * self.scale
-            for unknown in (y.sum(), self.wide.sum(), self.wide[0], self.count, self.scale * self.count):
+            assert self.count.item() == 7
+            for unknown in (y.sum(), self.wide.sum(), self.wide[0], self.calls, self.scale * self.calls):
                 with pytest.raises(NotAPlan, match="needed on the host"):
                     unknown.item()
             total = self.own.clone()
@@ -136,7 +138,7 @@ def test_the_value_of_a_parameter_of_one_element_is_known_on_the_host(mode):
 
     known = {"scale": {"shape": [1, 1]}, "wide": {"shape": [2]}, "count": {"shape": [1]}}
     described = {"dtype": "float32", "shape": [4, 8], "order": [0, 1]}
-    numbers = {"scale": torch.full((1, 1), 3.0)}
+    numbers = {"scale": torch.full((1, 1), 3.0), "count": torch.tensor([7.0])}
     call = Asks(), known, {"list": []}, [described], lambda tree, tensors: tensors, "", ("sm_90",), recorder.Launches
     with mode():
         plan, _ = recorder.plan_of(recorder.Forward(*call, numbers))

@@ -16,7 +16,8 @@ std::optional<Ended> own_failure(const Frame& frame) {
   return text || frame.header.value("own", false) ? std::optional(std::move(ended)) : std::nullopt;
 }
 
-// The reference's parameters of one element, whose value forward may ask for (.item()): it is that of every trial.
+// The reference's parameters and buffers of one element, whose value forward may ask for (.item()): every trial begins
+// with it.
 struct Numbers {
   Json named = Json::array();  // [name, tensor]
   std::vector<std::span<const std::byte>> payload;
@@ -32,7 +33,7 @@ Numbers numbers_of(const ReferenceData& reference) {
     const auto bytes = tensor.at("bytes").get<size_t>();
     const Json& shape = tensor.at("shape");
     const bool one = std::all_of(shape.begin(), shape.end(), [](const Json& size) { return size == 1; });
-    if (one && names.contains(k) && tensor.value("requires_grad", false)) {
+    if (one && names.contains(k)) {
       numbers.named.push_back({names[k], tensor});
       numbers.payload.push_back(std::span(reference.payload).subspan(at, bytes));
     }

@@ -136,10 +136,18 @@ def parts_of(model):
     return model.modules() if isinstance(model, torch.nn.Module) else ()
 
 
+def number_of(own, theirs, numbers, is_parameter):
+    """What is known of a parameter or buffer of one element, whose name is `theirs` on the trusted side: None of a
+    buffer without a counterpart, in which calls may count."""
+    if own.is_meta:  # at the problem's own sizes; kernels are the same for every fraction, not for every size
+        return torch.ones(own.shape, dtype=own.dtype) if own.is_floating_point() else None
+    return numbers.get(theirs) if theirs else own if is_parameter else None
+
+
 def replace_state(recording, model, known, numbers=None):
     """Parameters and buffers become recorded tensors: the trusted side's (weights.matched), else with their own data;
-    the names of the latter. `numbers`: the trusted side's parameters of one element by name, for whose values, and for
-    those of such parameters without a counterpart, a forward may ask."""
+    the names of the latter. `numbers`: those of the trusted side that are of one element by name, for whose values a
+    forward may ask."""
     own = state_of(model)
     shapes = {name: tuple(tensor.shape) for name, tensor in own.items()}
     pairs = matched(shapes, {name: tuple(described["shape"]) for name, described in known.items()})
@@ -151,12 +159,8 @@ def replace_state(recording, model, known, numbers=None):
             recording.tensor(recording.like(own_data), {"weight": theirs}) if theirs else recording.constant(own_data)
         )
         recorded._is_param = isinstance(tensor, torch.nn.Parameter)  # by which Parameter knows its own
-        if numbers is not None and tensor.numel() == 1 and isinstance(tensor, torch.nn.Parameter):
-            number = numbers.get(theirs) if theirs else own_data
-            # At the problem's own sizes there are no data, and any number will do: kernels are the same for all.
-            recording.know_number(
-                recorded, torch.ones(tensor.shape, dtype=tensor.dtype) if own_data.is_meta else number
-            )
+        if numbers is not None and tensor.numel() == 1:
+            recording.know_number(recorded, number_of(own_data, theirs, numbers, recorded._is_param))
         if tensor.requires_grad and not tensor.is_inference():
             recorded.requires_grad_()  # without gradients, too, matmul folds a batch into one product for such a weight
         seen[id(tensor)] = recorded

@@ -1,5 +1,5 @@
 """Role U of plan mode: loads the candidate and records its forward. Sent no inputs, no trial's seed, and of the weights
-those parameters alone that are one number."""
+those alone that are one number."""
 
 import os
 import traceback

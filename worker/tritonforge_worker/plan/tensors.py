@@ -75,7 +75,7 @@ class Recording:
     def __init__(self):
         self.steps, self.values, self.kernels, self.constants = [], [], [], []
         self.by_tensor, self.constant_bytes, self.bases = {}, 0, 0
-        self.numbers = {}  # of storages: what is known of a parameter of one element, and of what is made of it
+        self.numbers = {}  # of storages: what is known of a weight of one element, and of what is made of it
         self.alive, self.of = [], None
 
     def value(self, meta, source=None):
