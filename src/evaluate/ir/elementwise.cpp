@@ -1,5 +1,6 @@
 // Arithmetic, comparisons, selections and libdevice calls.
 #include <array>
+#include <bit>
 #include <cmath>
 #include <optional>
 #include <unordered_map>
@@ -87,6 +88,25 @@ struct AbsI {
   }
 };
 
+struct Popcount {
+  template <typename T>
+  static int32_t of(T a) {
+    return std::popcount(static_cast<std::make_unsigned_t<T>>(a));
+  }
+};
+struct LeadingZeros {
+  template <typename T>
+  static int32_t of(T a) {
+    return std::countl_zero(static_cast<std::make_unsigned_t<T>>(a));
+  }
+};
+struct FirstSet {
+  template <typename T>
+  static int32_t of(T a) {
+    return a == 0 ? 0 : std::countr_zero(static_cast<std::make_unsigned_t<T>>(a)) + 1;
+  }
+};
+
 #define TF_COMPARE(NAME, EXPRESSION) \
   struct NAME {                      \
     template <typename T>            \
@@ -113,6 +133,16 @@ TF_COMPARE(UnorderedLessEqual, !(a > b))
 TF_COMPARE(UnorderedGreater, !(a <= b))
 TF_COMPARE(UnorderedGreaterEqual, !(a < b))
 #undef TF_COMPARE
+
+// Winitzki's approximation, and Newton's steps from there.
+double inverse_erf(double a) {
+  if (!(std::fabs(a) < 1)) return std::fabs(a) == 1 ? a * INFINITY : NAN;
+  constexpr double kFit = 0.147;
+  const double log = std::log1p(-a * a), half = 2 / (M_PI * kFit) + log / 2;
+  double found = std::copysign(std::sqrt(std::sqrt(half * half - log / kFit) - half), a);
+  for (int step = 0; step < 3; ++step) found -= (std::erf(found) - a) * std::exp(found * found) * std::sqrt(M_PI) / 2;
+  return found;
+}
 
 #define TF_FLOAT_UNARY(NAME, EXPRESSION) \
   struct NAME {                          \
@@ -155,6 +185,8 @@ TF_FLOAT_UNARY(Atanh, std::atanh(a))
 TF_FLOAT_UNARY(Erf, std::erf(a))
 TF_FLOAT_UNARY(Erfc, std::erfc(a))
 TF_FLOAT_UNARY(NormCdf, 0.5 * std::erfc(-static_cast<double>(a) * M_SQRT1_2))
+TF_FLOAT_UNARY(ErfInv, inverse_erf(a))
+TF_FLOAT_UNARY(Rcbrt, T(1) / std::cbrt(a))
 TF_FLOAT_UNARY(Lgamma, std::lgamma(a))
 TF_FLOAT_UNARY(Tgamma, std::tgamma(a))
 TF_FLOAT_UNARY(Sqrt, std::sqrt(a))
@@ -303,6 +335,10 @@ template <typename Op, typename R>
 One float_test(Kind kind) {
   return !is_float(kind) ? nullptr : kind == Kind::kF64 ? unary<Op, double, R> : unary<Op, float, R>;
 }
+template <typename Op>
+One on_bits(Kind kind) {
+  return kind == Kind::kI32 ? unary<Op, int32_t, int32_t> : kind == Kind::kI64 ? unary<Op, int64_t, int32_t> : nullptr;
+}
 
 struct Entry {
   Entry() = default;
@@ -423,6 +459,8 @@ const std::unordered_map<std::string_view, Entry>& externals() {
       {"finite", {float_test<IsFinite, int32_t>, 1, Kind::kI32}},
       {"isfinited", {float_test<IsFinite, int32_t>, 1, Kind::kI32}},
       {"signbit", {float_test<SignBit, int32_t>, 1, Kind::kI32}},
+      {"erfinv", {on_float<ErfInv>, t}},
+      {"rcbrt", {on_float<Rcbrt>, t}},
       {"lgamma", {on_float<Lgamma>, t}},
       {"log", {on_float<Log>, t}},
       {"log10", {on_float<Log10>, t}},
@@ -464,6 +502,12 @@ const std::unordered_map<std::string_view, Entry>& externals() {
       {"fast_fdivide", {on_floats<DivF>, 1}},
       {"fast_exp10", {on_float<Exp10>, t}},
       {"llrint", {float_test<ToInt, int64_t>, 1, Kind::kI64}},
+      {"popc", {on_bits<Popcount>, 0, Kind::kI32}},
+      {"popcll", {on_bits<Popcount>, 0, Kind::kI32}},
+      {"clz", {on_bits<LeadingZeros>, 0, Kind::kI32}},
+      {"clzll", {on_bits<LeadingZeros>, 0, Kind::kI32}},
+      {"ffs", {on_bits<FirstSet>, 0, Kind::kI32}},
+      {"ffsll", {on_bits<FirstSet>, 0, Kind::kI32}},
   };
   return table;
 }

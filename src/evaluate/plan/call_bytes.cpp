@@ -156,6 +156,17 @@ double compared(const Call& call) {
   return 0;
 }
 
+// Places that a call puts in order, or sums up to each of them, along a dimension; what goes over all pairs of them
+// does the same. 0 for other calls.
+double ordered(const Call& call) {
+  static const std::set<std::string_view> kOrdering = {"cumsum", "cumprod", "cummax",  "cummin",
+                                                       "sort",   "mode",    "argsort", "logcumsumexp"};
+  if (!kOrdering.contains(call.name)) return 0;
+  const Json& named = call.step.kwargs.is_object() ? call.step.kwargs.value("dim", Json()) : Json();
+  const Json& dimension = named.is_null() ? call.argument(call.step.overload == "stable" ? 2 : 1) : named;
+  return size(*call.in.front(), dimension.is_number_integer() ? dimension.get<int64_t>() : -1);
+}
+
 // A product and a sum in one call.
 bool adds_product(std::string_view name) {
   return name == "addmm" || name == "baddbmm" || name == "addmv" || name == "linear";
@@ -286,6 +297,8 @@ double hidden_bytes(const Call& call, const ReferenceWork& reference, double spe
   if (name == "topk" && call.argument(1).is_number())  // so many maxima, each taken out before the next
     return kOfSums * bytes_of(*in[0], reference) * call.argument(1).get<double>();
   if (const double pairs = compared(call); pairs > 0) return kOnPairs * pairs / kFlopsPerByte;
+  const double all_pairs = static_cast<double>(in[0]->elements()) * ordered(call);
+  if (all_pairs > 0 && reference.spread >= all_pairs) return kOnPairs * all_pairs / kFlopsPerByte;
   // Of products that a reference makes none of: a factor is read, their term is written, read and added up.
   if (reference.work.computing > 0 && spelled_out > 0) return (2 + kOfSums) * element * spelled_out / 2;
   const bool fused = std::ranges::any_of(reference.calls | std::views::keys, adds_product);

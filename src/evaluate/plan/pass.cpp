@@ -9,16 +9,28 @@ namespace {
 
 const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
+bool has_strides(const at::Tensor& tensor, const std::vector<int64_t>& strides) {
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) > 1 && tensor.numel() > 0 && tensor.stride(d) != strides[static_cast<size_t>(d)]) return false;
+  }
+  return true;
+}
+
+// Of a call that orders its results in memory otherwise from device to device (attention, by what it is fused to).
+at::Tensor in_order(const at::Tensor& tensor, const PlanValue& wanted) {
+  if (tensor.sizes() != at::IntArrayRef(wanted.shape) || has_strides(tensor, wanted.stride)) return tensor;
+  const at::Tensor ordered = at::empty_strided(wanted.shape, wanted.stride, tensor.options());
+  return ordered.is_non_overlapping_and_dense() ? ordered.copy_(tensor) : tensor;
+}
+
 // What the recording saw is what is replayed: a view of another size would give launches other strides.
 void check_result(const at::Tensor& tensor, const PlanValue& wanted, const PlanStep& step) {
   if (!tensor.defined() || tensor.sizes() != at::IntArrayRef(wanted.shape) ||
       tensor.scalar_type() != scalar_type(wanted.dtype)) {
     fail(ErrorKind::kUsage, "replay: {}: a result of another shape than recorded", step.name);
   }
-  for (int64_t d = 0; d < tensor.dim(); ++d) {
-    if (tensor.size(d) > 1 && tensor.numel() > 0 && tensor.stride(d) != wanted.stride[static_cast<size_t>(d)])
-      fail(ErrorKind::kUsage, "replay: {}: a result of other strides than recorded", step.name);
-  }
+  if (!has_strides(tensor, wanted.stride))
+    fail(ErrorKind::kUsage, "replay: {}: a result of other strides than recorded", step.name);
 }
 
 // Counts are as many as the largest value says, which in memory that no launch wrote is beyond all memory.
@@ -131,7 +143,10 @@ void Pass::aten(size_t index) {
   for (size_t k = 0; k < step.out.size(); ++k) {
     at::Tensor tensor = results.made[k];
     if (step.out[k] < 0 || !steps_.used(step.out[k])) continue;
-    check_result(tensor, steps_.plan().values[static_cast<size_t>(step.out[k])], step);
+    const PlanValue& wanted = steps_.plan().values[static_cast<size_t>(step.out[k])];
+    // On a GPU the copy would be timed.
+    if (launcher_.device().is_cpu() && !owners_.contains(storage_of(tensor))) tensor = in_order(tensor, wanted);
+    check_result(tensor, wanted, step);
     if (!owners_.contains(storage_of(tensor))) {
       const auto [there, fresh] = moved.try_emplace(storage_of(tensor));
       if (fresh) there->second = place(tensor, is_empty);

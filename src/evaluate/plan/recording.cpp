@@ -16,6 +16,32 @@ std::optional<Ended> own_failure(const Frame& frame) {
   return text || frame.header.value("own", false) ? std::optional(std::move(ended)) : std::nullopt;
 }
 
+// The reference's parameters and buffers of one element, whose value forward may ask for (.item()): every trial begins
+// with it.
+struct Numbers {
+  Json named = Json::array();  // [name, tensor]
+  std::vector<std::span<const std::byte>> payload;
+};
+
+Numbers numbers_of(const ReferenceData& reference) {
+  Numbers numbers;
+  std::map<size_t, std::string> names;  // by tensor
+  for (const auto& item : reference.state) names.emplace(item.at(1).get<size_t>(), item.at(0).get<std::string>());
+  size_t at = 0;
+  for (size_t k = 0; k < reference.tensors.size(); ++k) {
+    const Json& tensor = reference.tensors[k];
+    const auto bytes = tensor.at("bytes").get<size_t>();
+    const Json& shape = tensor.at("shape");
+    const bool one = std::all_of(shape.begin(), shape.end(), [](const Json& size) { return size == 1; });
+    if (one && names.contains(k)) {
+      numbers.named.push_back({names[k], tensor});
+      numbers.payload.push_back(std::span(reference.payload).subspan(at, bytes));
+    }
+    at += bytes;
+  }
+  return numbers;
+}
+
 void check_recorded(const Frame& frame) {
   if (frame.header.contains("not_a_plan") && frame.header["not_a_plan"].is_string()) {
     NotAPlan why{.reason = clipped(frame.header["not_a_plan"].get<std::string>(), 300), .stage = Stage::kImported};
@@ -59,7 +85,7 @@ std::optional<Conversation> PlanRunner::load_candidate(const Json& how, std::spa
   return candidate;
 }
 
-// U: the candidate is loaded and its forward recorded. It is sent no weights and nothing of a trial but shapes.
+// U: the candidate is loaded and its forward recorded. It is sent nothing of a trial but shapes.
 void PlanRunner::record(Loaded& loaded) {
   const Spent::Range recording(context_.spent, Part::kRecording);
   const ReferenceData& reference = context_.reference;
@@ -86,8 +112,14 @@ void PlanRunner::record(Loaded& loaded) {
       {{"init", reference.init}, {"tensors", init_tensors}, {"sizes", reference.sizes}, {"small_dots", small_dots}},
       std::span(reference.payload).first(init_bytes), loaded);
   if (!candidate) return;
-  candidate->send({{"op", "record"}, {"weights", weights}, {"inputs", first.inputs}, {"tensors", first.input_tensors}},
-                  {}, "recording");
+  const Numbers numbers = weights_ == Weights::kReferences ? numbers_of(reference) : Numbers();
+  took_weights_ = !numbers.named.empty();
+  candidate->send({{"op", "record"},
+                   {"weights", weights},
+                   {"numbers", numbers.named},
+                   {"inputs", first.inputs},
+                   {"tensors", first.input_tensors}},
+                  numbers.payload, "recording");
   recording_ = candidate->receive("recording", kMaxPlanBytes);
   if (const auto ended = own_failure(recording_)) return take_failure(recording_, *ended, loaded);
   check_recorded(recording_);

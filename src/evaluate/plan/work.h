@@ -15,12 +15,12 @@
 //               what operands are broadcast to within a call, and the rows that bags add up, count, though no tensor
 //               has them: cosines of all pairs and weighted bags are products
 //               one call for what a formula spells out in several (gelu, softmax, a norm, attention, a pool's windows,
-//               a search, a count, a product of a reference that makes none, a factor within a call) weighs as much as
-//               these, beyond the elements that the reference has go through that call itself, or through one that it
-//               is a part of (the means and variances of a batch norm); one that selects (topk, median, max) as the
-//               sort from which the reference takes it. Products that the reference's in pieces cannot be, more than
-//               four times all of these, weigh as their terms, and causal attention as all of it where the
-//               reference's mask is a tensor
+//               a search, a count, a product of a reference that makes none, a factor within a call, an order or a sum
+//               up to each place where the reference goes over as many pairs) weighs as much as these, beyond the
+//               elements that the reference has go through that call itself, or through one that it is a part of (the
+//               means and variances of a batch norm); one that selects (topk, median, max) as the sort from which the
+//               reference takes it. Products that the reference's in pieces cannot be, more than four times all of
+//               these, weigh as their terms, and causal attention as all of it where the reference's mask is a tensor
 //               what is given to a call twice is read once
 //               numbers of narrower types than the reference's weigh as the reference's (a chain in half precision),
 //               and so do bools that are computed with (a sum of them); as masks these are bytes

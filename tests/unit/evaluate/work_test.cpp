@@ -387,6 +387,19 @@ TEST(AtenWork, SearchesAndCountsWeighAsTheComparisonsThatTheyStandFor) {
   EXPECT_DOUBLE_EQ(work_of("isin", {{512}, {64}, {512}}).computing, 2 * alone + 5 * 512 * 64 / 20.0);
 }
 
+TEST(AtenWork, AnOrderWeighsAsAllPairsWhereTheReferenceGoesOverThem) {
+  const auto weighs = [](const char* name, const Json& more, double spread) {
+    return aten_work(parse_plan(plan_of(name, {{16, 512}, {16, 512}}, more), {}), {.work = {}, .spread = spread})
+        .computing;
+  };
+  const double pairs = 16.0 * 512 * 512, columns = 16.0 * 512 * 16;
+  for (const char* name : {"mode", "sort", "cummax", "logcumsumexp"})
+    EXPECT_DOUBLE_EQ(weighs(name, {1}, pairs), weighs(name, {1}, 0) + 5 * pairs / 20) << name;
+  EXPECT_DOUBLE_EQ(weighs("cumsum", {0}, pairs), weighs("cumsum", {0}, 0) + 5 * columns / 20);
+  EXPECT_DOUBLE_EQ(weighs("cumsum", {1}, pairs - 1), weighs("cumsum", {1}, 0));
+  EXPECT_DOUBLE_EQ(weighs("exp", Json::array(), pairs), weighs("exp", Json::array(), 0));
+}
+
 TEST(AtenWork, ATraceReadsItsDiagonalAndAnUnpoolingHasNoWindows) {
   EXPECT_DOUBLE_EQ(work_of("trace", {{64, 32}, {}}).computing, 3 * (64 * 32 / 20.0 + 4 * (32 + 1)));
   EXPECT_DOUBLE_EQ(work_of("max_unpool2d", {{2, 16}, {2, 16}, {2, 64}}, {{8, 8}}).computing,

@@ -40,6 +40,7 @@ def argument(name, kind, value, host_memory=False):
                 f"argument '{name}' is a tensor in the host's memory, which no kernel can reach: where it is made, "
                 "device=x.device is missing, or in a constructor register_buffer, without which it stays there"
             )
+        value._recording.forget_number(value)  # the kernel may write into it
         return {"t": value._id}
     if isinstance(value, torch.Tensor):
         raise NotAPlan(f"argument '{name}' is a tensor that was made outside of the recording")

@@ -9,8 +9,9 @@ from torch.nn.parameter import is_lazy
 from tritonforge_worker import cuda_on_cpu
 from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device
 from tritonforge_worker.modules import set_seed, tensors_in
-from tritonforge_worker.plan.calls import Record
+from tritonforge_worker.plan.mode import Record
 from tritonforge_worker.plan.launches import Launches
+from tritonforge_worker.plan.mode import Record
 from tritonforge_worker.plan.places import is_elsewhere, is_on_host, place, storage_of, whereabouts
 from tritonforge_worker.plan.tensors import (
     HostPointer,
@@ -136,9 +137,18 @@ def parts_of(model):
     return model.modules() if isinstance(model, torch.nn.Module) else ()
 
 
-def replace_state(recording, model, known):
+def number_of(own, theirs, numbers, is_parameter):
+    """What is known of a parameter or buffer of one element, whose name is `theirs` on the trusted side: None of a
+    buffer without a counterpart, in which calls may count."""
+    if own.is_meta:  # at the problem's own sizes; kernels are the same for every fraction, not for every size
+        return torch.ones(own.shape, dtype=own.dtype) if own.is_floating_point() else None
+    return numbers.get(theirs) if theirs else own if is_parameter else None
+
+
+def replace_state(recording, model, known, numbers=None):
     """Parameters and buffers become recorded tensors: the trusted side's (weights.matched), else with their own data;
-    the names of the latter."""
+    the names of the latter. `numbers`: those of the trusted side that are of one element by name, for whose values a
+    forward may ask."""
     own = state_of(model)
     shapes = {name: tuple(tensor.shape) for name, tensor in own.items()}
     pairs = matched(shapes, {name: tuple(described["shape"]) for name, described in known.items()})
@@ -149,6 +159,9 @@ def replace_state(recording, model, known):
         recorded = (
             recording.tensor(recording.like(own_data), {"weight": theirs}) if theirs else recording.constant(own_data)
         )
+        recorded._is_param = isinstance(tensor, torch.nn.Parameter)  # by which Parameter knows its own
+        if numbers is not None and tensor.numel() == 1:
+            recording.know_number(recorded, number_of(own_data, theirs, numbers, recorded._is_param))
         if tensor.requires_grad and not tensor.is_inference():
             recorded.requires_grad_()  # without gradients, too, matmul folds a batch into one product for such a weight
         seen[id(tensor)] = recorded
@@ -200,17 +213,18 @@ class Discarded(Recording):
 
 class Forward:
     """One call of forward over recorded inputs: `tree` and `described` are their structure and tensors, `known` the
-    weights' by name, `launches` a language's Launches."""
+    weights' by name, `launches` a language's Launches, `numbers` what replace_state is given."""
 
-    def __init__(self, model, known, tree, described, decode, path, targets, launches):
+    def __init__(self, model, known, tree, described, decode, path, targets, launches, numbers=None):
         self.model, self.known, self.tree, self.described, self.decode = model, known, tree, described, decode
+        self.numbers = numbers
         self.recording, self.own = Recording(), []
         self.launches = launches(self.recording, path, targets)
 
     def run(self):
         inputs = [self.recording.tensor(to_meta(item), {"input": k}) for k, item in enumerate(self.described)]
         with own_state(self.model):
-            self.own = replace_state(self.recording, self.model, self.known)
+            self.own = replace_state(self.recording, self.model, self.known, self.numbers)
             set_seed(0)
             with torch.no_grad(), self.launches, Placed(self.recording), Record(self.recording):
                 return self.model(*self.decode(self.tree, inputs))
@@ -280,7 +294,7 @@ def kernels(model, tree, described, decode, path, targets, launches):
     """The kernels and which steps launch them, of a module without data, and what the compiler's front end says of
     those that it refuses."""
     known = {name: {"shape": list(tensor.shape)} for name, tensor in state_of(model).items()}
-    forward = Forward(model, known, tree, described, decode, path, targets, launches)
+    forward = Forward(model, known, tree, described, decode, path, targets, launches, {})
     try:
         forward.run()
     except BaseException:

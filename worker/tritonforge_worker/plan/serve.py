@@ -1,4 +1,5 @@
-"""Role U of plan mode: loads the candidate and records its forward. Sent no weights, no inputs, no trial's seed."""
+"""Role U of plan mode: loads the candidate and records its forward. Sent no inputs, no trial's seed, and of the weights
+those alone that are one number."""
 
 import os
 import traceback
@@ -11,7 +12,7 @@ from tritonforge_worker.languages import language
 from tritonforge_worker.plan import recorder
 from tritonforge_worker.plan.places import place
 from tritonforge_worker.plan.tensors import HostPointer, NotAPlan
-from tritonforge_worker.protocol import Unsupported, decode
+from tritonforge_worker.protocol import Unsupported, decode, split_payload, to_tensor
 
 CUDA_MODULES = os.path.join("torch", "cuda", "")
 
@@ -24,12 +25,19 @@ def of_the_device(error):
     return "cuda" in str(error).lower() or any(CUDA_MODULES in file for file in files)
 
 
+def numbers_of(named, payload):
+    described = [item for _, item in named]
+    parts = split_payload(described, payload)
+    return {name: to_tensor(item, data) for (name, item), data in zip(named, parts)}
+
+
 class Recorder(candidate.Candidate):
     def load(self, request, payload):
         """`meta`: at the problem's own sizes, without data; only the launches are of interest then."""
         self.meta, self.targets = request.get("meta", False), request["targets"]
         self.language = language(request["language"])
         self.language.install()
+        torch.distributions.Distribution.set_default_validate_args(False)  # by values that are not there
         if request.get("small_dots"):
             targets.take_small_dots()
         super().load(request, payload)
@@ -75,7 +83,7 @@ class Recorder(candidate.Candidate):
     def record(self, request, payload):
         known, call = dict(request["weights"]), (request["inputs"], request["tensors"])
         rest = decode, self.path, self.targets, self.language.Launches
-        forward = recorder.Forward(self.model, known, *call, *rest)
+        forward = recorder.Forward(self.model, known, *call, *rest, numbers_of(request["numbers"], payload))
 
         def failure(error, failed):
             """The candidate's own, or of something that recording does not know."""

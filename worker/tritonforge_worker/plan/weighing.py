@@ -7,7 +7,7 @@ values that are needed on the host and complex numbers included. Its results com
 import torch
 
 from tritonforge_worker.plan import recorder
-from tritonforge_worker.plan.calls import Record
+from tritonforge_worker.plan.mode import Record
 from tritonforge_worker.plan.tensors import DTYPES, NotAPlan, Recording, encode
 
 # Of numbers that a plan has no name for; complex ones are pairs of real ones, in a dimension before the others.

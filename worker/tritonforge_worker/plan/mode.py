@@ -1,4 +1,4 @@
-"""Which of the calls that reach the dispatcher are recorded (plan/tensors.py), and which torch answers by itself."""
+"""The dispatch mode of a recording: calls without a recorded tensor, and which calls are not taken apart."""
 
 import functools
 
@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tritonforge_worker.plan.places import is_on_host
-from tritonforge_worker.plan.tensors import HOST, RecordedTensor, flat_tensors, record
+from tritonforge_worker.plan.tensors import HOST, RecordedTensor, flat_tensors, is_function, record
 
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 # Where an operator's own code for a GPU is looked for, in this order.
@@ -21,13 +21,6 @@ def asks_of_types(func):
     schema = func._schema
     forms = [str(a.type) for a in (*schema.arguments, *schema.returns)]
     return schema.name.startswith("aten::") and bool(schema.returns) and not any("Tensor" in f for f in forms)
-
-
-def is_function(func):
-    """Whether its results have memory of their own, of what it is given and nothing else."""
-    schema = func._schema
-    aliases = any(a.alias_info is not None for a in (*schema.arguments, *schema.returns))
-    return schema.name.startswith("aten::") and not aliases and torch.Tag.nondeterministic_seeded not in func.tags
 
 
 def own_key(func):
