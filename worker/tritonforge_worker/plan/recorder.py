@@ -9,7 +9,6 @@ from torch.nn.parameter import is_lazy
 from tritonforge_worker import cuda_on_cpu
 from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device
 from tritonforge_worker.modules import set_seed, tensors_in
-from tritonforge_worker.plan.mode import Record
 from tritonforge_worker.plan.launches import Launches
 from tritonforge_worker.plan.mode import Record
 from tritonforge_worker.plan.places import is_elsewhere, is_on_host, place, storage_of, whereabouts
