@@ -1,6 +1,6 @@
 """Pairs whose solutions are all right and differ in speed: what RL with times in the reward has to choose from.
 
-usage: speed_pairs.py OUTPUT [--count 1500] [--seed 1]      -> lines as `tritonforge data generate` writes them
+usage: speed_pairs.py OUTPUT [--count 1500] [--seed 1] [--rl N]     -> lines as `tritonforge data generate` writes them
 
 Problems are chains of elementwise operations, rows' softmaxes, norms and reductions, and columns' reductions, over
 tensors of 4 to 16 Mi float32 numbers, where times are memory's and not the launch's. A solution draws at random, from
@@ -257,14 +257,30 @@ def pair(number, draw, splits):
     }
 
 
+def with_few_for_rl(pairs, most):
+    """Of split rl the first pair of each of so many combinations, of the other splits all."""
+    kept, seen = [], set()
+    for each in pairs:
+        combo = "+".join(sorted(each["families"]))
+        if each["split"] == "rl" and (combo in seen or len(seen) == most):
+            continue
+        if each["split"] == "rl":
+            seen.add(combo)
+        kept.append(each)
+    return kept
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=pathlib.Path)
     parser.add_argument("--count", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rl", type=int, help="at most so many problems of split rl, each a combination of its own")
     args = parser.parse_args()
     draw, splits = random.Random(args.seed), {}
     pairs = [pair(number, draw, splits) for number in range(1, args.count + 1)]
+    if args.rl is not None:
+        pairs = with_few_for_rl(pairs, args.rl)
     args.output.write_text("".join(json.dumps(each) + "\n" for each in pairs))
     counts = {split: sum(each["split"] == split for each in pairs) for split in ("train", "rl", "holdout")}
     print(f"{len(pairs)} pairs, {len(splits)} combinations: {counts}")
