@@ -14,8 +14,6 @@
 namespace tritonforge::engine {
 namespace {
 
-using gpu::small_config;
-
 TEST_F(EngineOnGpu, LogProbsAreTheFp32ModelsWithinBf16) {
   for (const auto family : {model::Family::kQwen3, model::Family::kQwen2}) {
     expect_near_the_reference(run(options(), family), family);
