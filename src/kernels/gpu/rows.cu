@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(Bf16x8* out, Bf16x8* x, 
   wait_for_previous();
   added.begin();
   const int64_t row = int64_t{blockIdx.x} * vectors;
-  float value[kVectors][8], squares[kVectors] = {};
+  float value[kVectors][8] = {};
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     const int i = threadIdx.x + v * blockDim.x;
@@ -79,19 +79,23 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(Bf16x8* out, Bf16x8* x, 
       for (int j = 0; j < 8; ++j) value[v][j] = rounded(value[v][j] + more[j]);
       x[row + i] = pack(value[v]);
     }
-#pragma unroll
-    for (int j = 0; j < 8; ++j) squares[v] += value[v][j] * value[v][j];
   }
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, warps = blockDim.x / kWarp;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    const float sum = lane_sum(squares[v]);
-    if (lane == 0) sums[v * warps + warp] = sum;
+    float squares = 0;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) squares += value[v][j] * value[v][j];
+    squares = lane_sum(squares);
+    if (lane == 0) sums[v * warps + warp] = squares;
   }
   __syncthreads();
   float total = 0;
-  for (int first = 0; first < kVectors * warps; first += kWarp)
-    total += lane_sum(first + lane < kVectors * warps ? sums[first + lane] : 0.0f);
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {  // those of 32 warps at a time
+    const int at = v * kWarp + lane;
+    total += lane_sum(at < kVectors * warps ? sums[at] : 0.0f);
+  }
   const float scale = 1.0f / sqrtf(total / static_cast<float>(8 * vectors) + eps);
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
