@@ -104,6 +104,29 @@ bool finite(const std::vector<TensorView>& tensors) {
                      [](const TensorView& t) { return summary_of(t).finite == t.elements(); });
 }
 
+std::vector<ControlError> held_controls(const Probe& probe, const Expected& expected, const Tolerances& tolerances) {
+  std::vector<ControlError> found;
+  const std::vector<TensorView>& outputs = expected.outputs;
+  const auto hold = [&](Control control, const std::vector<TensorView>& given) {
+    if (const auto result = held(control, given, expected, tolerances)) found.push_back(*result);
+  };
+  std::vector<Made> keep;
+  keep.reserve(outputs.size() + probe.run("other").size());
+  hold(Control::kZeros, constants(keep, outputs, [](const TensorView&) { return 0.0; }));
+  hold(Control::kMean, constants(keep, probe.run("other"), [](const TensorView& t) { return summary_of(t).mean; }));
+  hold(Control::kInput, copies(probe));
+  for (const Control control :
+       {Control::kOther, Control::kHalf, Control::kWithoutLast, Control::kDefaultWeights, Control::kHalfInside})
+    hold(control, probe.run(name_of(control)));
+  std::vector<std::vector<std::byte>> kept;
+  kept.reserve(outputs.size());
+  hold(Control::kWithoutSmall, without_small(kept, outputs, tolerances));
+  for (const auto& [name, outputs] : probe.runs) {
+    if (name.starts_with(name_of(Control::kWithoutTerm))) hold(Control::kWithoutTerm, outputs);
+  }
+  return found;
+}
+
 // What one probe allows.
 struct Fit {
   bool good = false;
@@ -126,7 +149,7 @@ Fit fit(const Probe& probe, const Tolerances& given) {
     least_possible = std::max(least_possible, kALittle * last_place(output, bounds_of(output, given)));
   }
   bool bars = false;
-  for (ControlError& control : hold_controls(probe, given.scaled(out.tolerance))) {
+  for (ControlError& control : held_controls(probe, expected, given.scaled(out.tolerance))) {
     const bool halves = control.control == Control::kHalf || control.control == Control::kHalfInside;
     if (!control.within || (halves && half_is_right)) continue;
     control.error *= out.tolerance;
@@ -163,27 +186,7 @@ const std::vector<TensorView>& Probe::run(std::string_view name) const {
 }
 
 std::vector<ControlError> hold_controls(const Probe& probe, const Tolerances& tolerances) {
-  std::vector<ControlError> found;
-  const auto& outputs = probe.run("expected");
-  const Expected expected(outputs);
-  const auto hold = [&](Control control, const std::vector<TensorView>& given) {
-    if (const auto result = held(control, given, expected, tolerances)) found.push_back(*result);
-  };
-  std::vector<Made> keep;
-  keep.reserve(outputs.size() + probe.run("other").size());
-  hold(Control::kZeros, constants(keep, outputs, [](const TensorView&) { return 0.0; }));
-  hold(Control::kMean, constants(keep, probe.run("other"), [](const TensorView& t) { return summary_of(t).mean; }));
-  hold(Control::kInput, copies(probe));
-  for (const Control control :
-       {Control::kOther, Control::kHalf, Control::kWithoutLast, Control::kDefaultWeights, Control::kHalfInside})
-    hold(control, probe.run(name_of(control)));
-  std::vector<std::vector<std::byte>> kept;
-  kept.reserve(outputs.size());
-  hold(Control::kWithoutSmall, without_small(kept, outputs, tolerances));
-  for (const auto& [name, outputs] : probe.runs) {
-    if (name.starts_with(name_of(Control::kWithoutTerm))) hold(Control::kWithoutTerm, outputs);
-  }
-  return found;
+  return held_controls(probe, Expected(probe.run("expected")), tolerances);
 }
 
 Admission admit(const std::function<Probe(Draw)>& ask, const Tolerances& tolerances) {
