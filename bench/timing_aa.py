@@ -249,15 +249,18 @@ def main():
         print(f"  {name:22} {statistics.median(again[name]):8.4f} ms, A/A {min(ratios[name]):.4f} to", end="")
         print(f" {max(ratios[name]):.4f}, again {min(again[name]):.4f} to {max(again[name]):.4f}", flush=True)
     speedups, judged = rate(args, "--no-torch-compile")
+    steady = statistics.mean(within(values, 0.03) for values in speedups.values())
+    print(f"the same candidate's speedup over eager again within 3 % of its median: {steady:.1%}")
     rate(args)
     others = peers(args)
-    print(f"{'problem':22} {'ms':>8} {'A/A range':>15} {'within 3 %':>10} {'speedup range':>15}", end="")
+    print(f"{'problem':22} {'ms':>8} {'A/A range':>15} {'within 3 %':>10} {'speedup range':>15} {'3 %':>5}", end="")
     print(f" {'do_bench ms':>12} {'3 %':>5} {'KernelBench':>12} {'3 %':>5}")
     for name in PROBLEMS:
         bench, kb = others[name]["do_bench"], others[name]["KernelBench"]
         print(
             f"{name:22} {statistics.median(again[name]):8.4f} {min(ratios[name]):7.4f}{max(ratios[name]):8.4f} "
             f"{within(again[name], 0.03):10.0%} {min(speedups[name]):7.3f}{max(speedups[name]):8.3f} "
+            f"{within(speedups[name], 0.03):5.0%} "
             f"{statistics.median(bench):12.4f} {within(bench, 0.03):5.0%} {statistics.median(kb):12.4f} "
             f"{within(kb, 0.03):5.0%}"
         )
