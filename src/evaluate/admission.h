@@ -32,7 +32,7 @@ enum class Control {
   kWithoutLast,     // what its last operation was given
   kDefaultWeights,  // the weights as the module was made
   kHalfInside,      // in bfloat16 what is larger than the outputs, which sums over many of it hide
-  kWithoutTerm,     // a sum without an operand that is small beside the other one
+  kWithoutTerm,     // a sum without an operand that is small beside the other one, or a product that is zero
   kWithoutSmall,    // zeros where outputs are smaller than what is allowed of them, if many are
 };
 constexpr std::array<std::string_view, 10> names_of(Control) {
@@ -52,7 +52,7 @@ struct Admission {
   double tolerance = 1;           // a factor on Tolerances
   double own_error = -1;          // the reference's against float64, over the tolerance as given; -1: unknown
   std::vector<Control> within;    // as the problem stands
-  std::vector<std::string> idle;  // operations that changed nothing, as inputs and weights are drawn
+  std::vector<std::string> idle;  // operations that changed nothing, bounds that nothing is beyond, as it is drawn
 };
 Json to_json(const Admission& admission);
 

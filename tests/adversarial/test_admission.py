@@ -42,6 +42,11 @@ CASES = {
     "names_at_once": (problem("torch.tanh(x) + x", "batch = 16384; width = 65536").replace(
         "batch = 16384\nwidth = 65536", "batch, width = 16384, 65536"), True, {"draw": "as_given", "tolerance": 1}),
     "exact_in_half": (problem("(x > 0.5).float()"), True, {"draw": "as_given", "tolerance": 1}),
+    "ends": (problem("F.hardswish(x * 0.5 + 0.5)", inputs=SHAPES.replace("rand", "randn")), True, {"draw": "signed"}),
+    "one_side": (problem("torch.where(x > -7, torch.exp(x * 0.1), x)", "batch, width = 64, 512",
+                         inputs=SHAPES.replace("rand", "randn")), True, {"draw": "signed"}),
+    "product": (problem("torch.stack([torch.exp(x), 1e-5 * torch.tanh(x @ x)]).sum(0)", "batch, width = 64, 64"), True,
+                {"within": ["without_term"]}),
     "its_own_fault": (problem("x @ x"), False, "problem's own code fails"),
     "random": (problem("x + torch.rand(1, generator=torch.Generator().manual_seed(__import__('os').getpid())).item()"
                        " + torch.empty(1).normal_(generator=G)", inputs=SHAPES + "G = torch.Generator()\nG.seed()\n"),

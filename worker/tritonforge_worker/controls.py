@@ -15,13 +15,26 @@ from tritonforge_worker.modules import set_seed, tensors_in
 _COPIES = {"clone", "_to_copy", "copy_", "view", "_unsafe_view", "reshape", "detach", "contiguous", "alias", "expand"}
 _COPIES |= {"permute", "transpose", "t", "unsqueeze", "squeeze", "slice", "select", "lift_fresh"}
 
+# What a piecewise operation is held against its bounds by; between and beyond them it is another one each.
+_PIECEWISE = {
+    "clamp": lambda x, min=None, max=None: (x, min, max),
+    "hardtanh": lambda x, min_val=-1, max_val=1: (x, min_val, max_val),
+    "hardswish": lambda x: (x, -3, 3),
+    "hardsigmoid": lambda x: (x, -3, 3),
+    "smooth_l1_loss": lambda a, b, reduction=1, beta=1.0: ((a - b).abs(), beta),
+    "huber_loss": lambda a, b, reduction=1, delta=1.0: ((a - b).abs(), delta),
+    "where": lambda condition, *_: (condition.float(), 0.5),
+}
+# Which operand of a product makes it zero.
+_PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "convolution": 0}
+
 
 # Of a sum's operands one is small beside the other one below this; so many of the smallest are left out, one by one.
 SMALL, TERMS = 0.05, 3
 
 
 class Without(TorchDispatchMode):
-    """A sum without one of its operands."""
+    """A sum without one of its operands, or a product that is zero."""
 
     def __init__(self, call, operand):
         super().__init__()
@@ -77,6 +90,7 @@ class Watch(TorchDispatchMode):
         super().__init__()
         self.made, self.idle, self.alive = {}, [], []
         self.calls, self.terms = 0, []  # (its share of the sum, number of the call, operand)
+        self.products = []  # (number of the call, operand)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func._schema.name.removeprefix("aten::")
@@ -85,6 +99,10 @@ class Watch(TorchDispatchMode):
         self.calls += 1
         if name.removesuffix("_") in ("add", "sub") and len(args) > 1:
             self.note_term(*args[:2], (kwargs or {}).get("alpha", 1))
+        if name in _PRODUCTS:
+            self.products.append((self.calls, _PRODUCTS[name]))
+        if name.removesuffix("_") in _PIECEWISE:
+            self.note_bounds(name.removesuffix("_"), args, kwargs or {})
         out = func(*args, **(kwargs or {}))
         for tensor in tensors_in(out):
             self.alive.append(tensor)
@@ -94,6 +112,14 @@ class Watch(TorchDispatchMode):
         if same and name not in self.idle and torch.equal(out, before):
             self.idle.append(name)
         return out
+
+    def note_bounds(self, name, args, kwargs):
+        """The bounds of a piecewise operation that no element is beyond, or all are."""
+        values, *bounds = _PIECEWISE[name](*args, **kwargs)
+        for side, bound in enumerate(bounds):
+            said = f"{name}, bound {side}"
+            if bound is not None and said not in self.idle and ((values >= bound).all() or (values <= bound).all()):
+                self.idle.append(said)
 
     def note_term(self, one, other, alpha):
         """The tensor of a sum that is small beside the other operand."""
@@ -179,6 +205,7 @@ def probes(model, plain, make_inputs, forward_seed, around):
         attempt("half_inside", fresh, mode=half_inside)
         if not half_inside.any:
             found["half_inside"] = None
-        for k, (_, call, operand) in enumerate(sorted(watch.terms)[:TERMS]):
+        small = [term[1:] for term in sorted(watch.terms)[:TERMS]]
+        for k, (call, operand) in enumerate(small + watch.products[:TERMS]):
             attempt(f"without_term.{k}", fresh, mode=Without(call, operand))
     return {name: outputs for name, outputs in found.items() if outputs is not None}, watch.idle

@@ -1,0 +1,48 @@
+# D1: ten activations in a row are one with another factor, beside launches that undo each other
+# stopped by: torch_does_the_work
+# xfail: torch does it with less work than the reference, and launches that undo each other count as work
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        for k in range(10):
+            x = torch.relu(x) * 1.1
+        return x
+
+def get_inputs():
+    return [torch.randn(64, 512)]
+
+# ---- candidate ----
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def twice(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * 2.0, mask=i < n)
+
+
+@triton.jit
+def half_k(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * 0.5, mask=i < n)
+
+
+def one(k, x, *a):
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    k[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), *a, B=256)
+    return y
+
+
+def show(x):
+    return one(half_k, one(twice, x))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.relu(show(x)) * 1.1 ** 10
