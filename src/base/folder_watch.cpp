@@ -17,8 +17,14 @@ FolderWatch::FolderWatch()
     : changes_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (changes_ >= 0 && wake_ >= 0) return;
   const int reason = errno;
+  // Where the process may open more, it is not its own limit.
+  const bool of_the_user = reason == EMFILE && wake_ >= 0;
   ::close(changes_);
   ::close(wake_);
+  if (of_the_user)
+    fail(ErrorKind::kUnavailable,
+         "cannot watch files: this user's programs have all of fs.inotify.max_user_instances; raise it (sysctl) or end "
+         "one that watches files");
   fail(ErrorKind::kUnavailable, "cannot watch files: {}", std::strerror(reason));
 }
 
@@ -29,8 +35,13 @@ FolderWatch::~FolderWatch() {
 
 void FolderWatch::add(const fs::path& folder) {
   constexpr uint32_t kEvents = IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE;
-  if (::inotify_add_watch(changes_, folder.c_str(), kEvents) < 0)
-    fail(ErrorKind::kUnavailable, "cannot watch {}: {}", folder.string(), std::strerror(errno));
+  if (::inotify_add_watch(changes_, folder.c_str(), kEvents) >= 0) return;
+  if (errno == ENOSPC)  // no disk is full
+    fail(ErrorKind::kUnavailable,
+         "cannot watch {}: this user's programs have all of fs.inotify.max_user_watches; raise it (sysctl) or end one "
+         "that watches files",
+         folder.string());
+  fail(ErrorKind::kUnavailable, "cannot watch {}: {}", folder.string(), std::strerror(errno));
 }
 
 void FolderWatch::wake() const {

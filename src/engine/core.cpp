@@ -246,7 +246,7 @@ void Core::step() {
   const Range whole(counters_.step_seconds);
   auto holds = hold_devices();
   if (!packed_) pack(models_);
-  packed_ = true;  // not where there was no memory for them
+  packed_ = true;
   const Plan& next = plan();
   fill(next);
   forward(next);

@@ -22,6 +22,7 @@ void Panels::Free::operator()(float* p) const { std::free(p); }
 void Panels::reserve(int64_t inner, int64_t columns) {
   const int64_t needed = panels_of(columns) * inner * kColumns;
   if (needed > capacity_) {
+    capacity_ = 0;
     data_.reset(static_cast<float*>(std::aligned_alloc(64, static_cast<size_t>(needed) * sizeof(float))));
     if (data_ == nullptr) throw std::bad_alloc();
     capacity_ = needed;

@@ -244,9 +244,8 @@ void Model::pack() {
   kernels::over_threads(config_.num_layers, 1, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
       try {
-        const auto panels = std::make_shared<LayerPanels>();
-        panels->assign(layers_[i]);
-        layers_[i].panels = panels;
+        if (!layers_[i].panels) layers_[i].panels = std::make_shared<LayerPanels>();
+        layers_[i].panels->assign(layers_[i]);
       } catch (...) {
         failures[i] = std::current_exception();
       }
@@ -255,10 +254,9 @@ void Model::pack() {
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
-  const auto head = std::make_shared<kernels::Panels>();
-  head->assign_transposed(lm_head().const_data_ptr<float>(), config_.hidden_size, config_.hidden_size,
-                          config_.vocab_size);
-  head_panels_ = head;
+  if (!head_panels_) head_panels_ = std::make_shared<kernels::Panels>();
+  head_panels_->assign_transposed(lm_head().const_data_ptr<float>(), config_.hidden_size, config_.hidden_size,
+                                  config_.vocab_size);
 }
 
 int64_t Model::packed_bytes() const {

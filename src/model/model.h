@@ -63,7 +63,7 @@ struct LayerWeights {
   at::Tensor qkv_scales, o_scales, gate_up_scales, down_scales;
   // Matrices that stay as a GGUF file holds them: then the tensors of that name above are undefined.
   kernels::BlockMatrix qkv_blocks, o_blocks, gate_up_blocks, down_blocks;
-  std::shared_ptr<const LayerPanels> panels;  // null unless the model is pack()ed
+  std::shared_ptr<LayerPanels> panels;  // null unless the model is pack()ed
 
   // What the layer's products are made with; they refer to the layer.
   Projection qkv() const;
@@ -136,8 +136,8 @@ class Model {
   void put_arena(c10::DataPtr memory);
 
   // fp32 on the CPU, without stored matrices: keeps a second copy of every matrix in panels, with which products
-  // without gradients are fast for few rows and have the same bits in any batch. Again whenever weights have changed;
-  // elsewhere it does nothing.
+  // without gradients are fast for few rows and have the same bits in any batch. Again, in the same memory, whenever
+  // weights have changed; elsewhere it does nothing.
   void pack();
   int64_t packed_bytes() const;  // of those copies: what pack() takes, or took
 
@@ -165,7 +165,7 @@ class Model {
   bool fp8_matrices_ = false;
   at::Tensor arena_, embed_tokens_, final_norm_, lm_head_;
   kernels::BlockMatrix embed_blocks_, head_blocks_;
-  std::shared_ptr<const kernels::Panels> head_panels_;
+  std::shared_ptr<kernels::Panels> head_panels_;
   std::vector<LayerWeights> layers_;
   at::Tensor inv_freq_;  // [head_dim / 2] fp32
 };

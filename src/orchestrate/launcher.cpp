@@ -87,24 +87,33 @@ Carrier Launcher::carrier(const Job& job, size_t, const Place& place) {
 
 std::vector<Place> Launcher::place(const Job& job) {
   std::lock_guard lock(mutex_);
-  auto& mine = taken_.try_emplace(job.role, job.places).first->second;
-  for (size_t rank = 0; rank < mine.size(); ++rank) {
-    if (!gone_.contains(mine[rank].host)) continue;
+  std::vector<Moved>& mine = taken_[job.role];
+  if (mine.empty())
+    for (const Place& place : job.places) mine.push_back({place, place});
+  for (Moved& one : mine) {
+    if (!gone_.contains(one.now.host)) continue;
+    std::vector<Moved> others;
     std::vector<Place> taken;
-    for (const auto& [role, places] : taken_) {
-      for (size_t i = 0; i < places.size(); ++i)
-        if (role != job.role || i != rank) taken.push_back(places[i]);
+    for (const auto& [role, processes] : taken_) {
+      for (const Moved& other : processes) {
+        if (&other == &one) continue;
+        others.push_back(other);
+        taken.push_back(other.now);
+      }
     }
     try {
-      const Place there = layout_.elsewhere(mine[rank], gone_, taken);
-      log::warn("{} goes from {} to {}", job.role, text_of(mine[rank]), text_of(there));
-      mine[rank] = there;
+      const auto shared = with_its_sharers(one.first, gone_, others);
+      const Place there = shared ? *shared : layout_.elsewhere(one.now, gone_, taken);
+      log::warn("{} goes from {} to {}", job.role, text_of(one.now), text_of(there));
+      one.now = there;
     } catch (const Error& error) {
       log::warn("{}: {}; trying it once more", job.role, error.what());
-      gone_.erase(mine[rank].host);
+      gone_.erase(one.now.host);
     }
   }
-  return mine;
+  std::vector<Place> places;
+  for (const Moved& one : mine) places.push_back(one.now);
+  return places;
 }
 
 Launched::Member Launcher::start_one(const Job& job, size_t rank, const Place& place,

@@ -97,7 +97,7 @@ class Launcher {
 
   const Layout layout_;
   std::mutex mutex_;
-  std::map<std::string, std::vector<Place>> taken_;  // by role, where it was started last
+  std::map<std::string, std::vector<Moved>> taken_;  // by role, where it was started last
   std::set<std::string> gone_;
 };
 

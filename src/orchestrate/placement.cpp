@@ -15,10 +15,34 @@ namespace {
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
 
+// Processes of a group, and its devices by count: more than any cluster has, and few enough to be listed.
+constexpr int64_t kMost = 1 << 16;
+
+template <typename T>
+void check_distinct(const std::string& key, const std::vector<T>& listed) {
+  std::set<T> seen;
+  for (const T& one : listed)
+    if (!seen.insert(one).second) fail(ErrorKind::kUsage, "'{}' names {} twice", key, one);
+}
+
+// So many copies of what tp, cp and pp share out.
+int64_t ranks_of(const std::string& group, const Degrees& degrees, int64_t copies) {
+  int64_t ranks = 1;
+  for (const int64_t degree : {degrees.tp, degrees.cp, degrees.pp, copies}) {
+    if (degree > kMost / ranks)
+      fail(ErrorKind::kUsage, "'placement.{}': {} times tp {} * cp {} * pp {} are more than {} processes", group,
+           copies, degrees.tp, degrees.cp, degrees.pp, kMost);
+    ranks *= degree;
+  }
+  return ranks;
+}
+
 // What is known of the hosts while they are shared out.
 class Pool {
  public:
-  Pool(const char* noun, const std::vector<int64_t>& known) : noun_(noun), known_(known) {}
+  Pool(const char* noun, const std::vector<int64_t>& known) : noun_(noun), known_(known) {
+    check_distinct(fmt::format("placement.{}s", noun), known);
+  }
 
   bool unbounded() const { return known_.empty(); }
   std::string owner(const std::string& host, int64_t id) const {
@@ -42,6 +66,8 @@ class Pool {
     const std::string key = fmt::format("placement.{}.{}", group, noun_);
     if (count > 0 && !ids.empty())
       fail(ErrorKind::kUsage, "'{}s' and '{}_ids' both say which: leave one out", key, key);
+    if (count > kMost) fail(ErrorKind::kUsage, "'{}s' is {}: {} are the most", key, count, kMost);
+    check_distinct(key + "_ids", ids);
     std::vector<std::pair<std::string, int64_t>> taken;
     if (!ids.empty()) {
       for (const std::string& host : hosts)
@@ -92,8 +118,7 @@ class Planner {
       : section_(section), gpus_("gpu", section.gpus), cores_("core", section.cores) {
     layout_.given = true;
     if (!section.hosts.empty()) layout_.hosts = section.hosts;
-    const std::set<std::string> distinct(layout_.hosts.begin(), layout_.hosts.end());
-    if (distinct.size() != layout_.hosts.size()) fail(ErrorKind::kUsage, "'placement.hosts' names one twice");
+    check_distinct("placement.hosts", layout_.hosts);
     layout_.known_gpus = {section.gpus.begin(), section.gpus.end()};
     layout_.known_cores = {section.cores.begin(), section.cores.end()};
   }
@@ -108,10 +133,10 @@ class Planner {
  private:
   Degrees actor_degrees() const {
     Degrees degrees = section_.actor.degrees;
-    const int64_t model = degrees.tp * degrees.cp * degrees.pp;
+    const int64_t model = ranks_of("actor", degrees, 1);
     const int64_t given = given_gpus("actor", section_.actor.devices);
     if (degrees.dp == 0) degrees.dp = given == 0 ? 1 : std::max<int64_t>(1, given / model);
-    const int64_t world = model * degrees.dp;
+    const int64_t world = ranks_of("actor", degrees, degrees.dp);
     if (given > 0 && world != given) {
       const int64_t fits = std::max<int64_t>(1, given / model);
       fail(ErrorKind::kUsage, "'placement.actor': tp {} * cp {} * pp {} * dp {} = {} ranks, and it has {} GPUs; {}",
@@ -144,7 +169,8 @@ class Planner {
     if (engine.dp > 1) fail(ErrorKind::kUsage, "'placement.rollout.dp': engines are 'placement.rollout.engines'");
     engine.dp = 1;
     layout_.engine_degrees = engine;
-    const int64_t each = engine.tp * engine.cp * engine.pp;
+    const int64_t each = ranks_of("rollout", engine, std::max<int64_t>(1, rollout.engines)) /
+                         std::max<int64_t>(1, rollout.engines);
     if (!rollout.with.empty()) {
       own_nothing("rollout", rollout.devices);
       layout_.engines = shared("rollout", layout_.actor, rollout.engines, each);
@@ -177,6 +203,7 @@ class Planner {
         fail(ErrorKind::kUsage, "'placement.{}.hosts': '{}' is not among 'placement.hosts'{}", group, host,
              nearest_hint(host, layout_.hosts));
     }
+    check_distinct(fmt::format("placement.{}.hosts", group), devices.hosts);
     return devices.hosts.empty() ? layout_.hosts : devices.hosts;
   }
   int64_t given_gpus(const std::string& group, const Devices& devices) const {
@@ -380,6 +407,23 @@ Place Layout::elsewhere(const Place& place, const std::set<std::string>& gone, c
   if (best) return *best;
   fail(ErrorKind::kUnavailable, "{} is gone, and none of the other hosts ({}) has {} GPUs left", place.host,
        fmt::join(hosts, ", "), place.gpus.size());
+}
+
+std::optional<Place> with_its_sharers(const Place& first, const std::set<std::string>& gone,
+                                      const std::vector<Moved>& others) {
+  std::optional<Place> there;
+  for (const int64_t id : first.gpus) {
+    const auto sharer = std::ranges::find_if(others, [&](const Moved& other) {
+      return other.first.host == first.host && !gone.contains(other.now.host) &&
+             std::ranges::count(other.first.gpus, id) > 0;
+    });
+    if (sharer == others.end()) return std::nullopt;
+    if (!there) there = Place{.host = sharer->now.host};
+    if (there->host != sharer->now.host) return std::nullopt;
+    const auto at = std::ranges::find(sharer->first.gpus, id) - sharer->first.gpus.begin();
+    there->gpus.push_back(sharer->now.gpus.at(static_cast<size_t>(at)));
+  }
+  return there;
 }
 
 }  // namespace tritonforge::orchestrate

@@ -13,6 +13,7 @@
 // say.
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -158,6 +159,15 @@ struct Layout {
   // place has, on a host of placement.hosts. Without devices: the host with the fewest processes. Throws kUnavailable.
   Place elsewhere(const Place& place, const std::set<std::string>& gone, const std::vector<Place>& taken) const;
 };
+
+// A process: where the placement has it, and where it is.
+struct Moved {
+  Place first, now;
+};
+// Where the GPUs of a process that was first at `first` are now for those that share them with it, on a host that is
+// not gone. Nothing where it shares none, or they are nowhere yet.
+std::optional<Place> with_its_sharers(const Place& first, const std::set<std::string>& gone,
+                                      const std::vector<Moved>& others);
 
 // Of a section that is given. Throws kUsage: the key, what it wants, and the nearest that fits.
 Layout lay_out(const PlacementSection& placement);

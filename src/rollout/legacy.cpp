@@ -70,6 +70,12 @@ GroupSpec group_from_line(const Json& line, const RolloutOptions& options, int64
   return group;
 }
 
+// A trainer that starts again names what it has of its earlier rollouts, and asks for the same otherwise.
+bool is_of_one_trainer(Json one, Json other) {
+  for (Json* payload : {&one, &other}) payload->erase("skip_instance_ids");
+  return one == other;
+}
+
 Json eval_result(const Turn& turn) {
   return {{"compiled", turn.verdict.compiled},
           {"correctness", turn.verdict.correct},
@@ -238,14 +244,17 @@ void normalise_rewards(std::vector<Json>& items) {
 }
 
 Legacy::Legacy(RolloutService& service) : service_(service), readers_(refusal, kLookEvery) {
-  const std::string text = service_.store().setting("rollout", "");
-  if (text.empty()) return;
-  try {
-    const Json kept = parse_json(text, "the rollout under way");
-    const int64_t next = kept.at("next_pass");
-    under_way_ = UnderWay{kept.at("payload"), legacy_rollout_from_payload(kept.at("payload")), next, next};
-  } catch (const std::exception& error) {  // its prompt file may be gone
-    log::error("/start_rollout: its passes do not go on: {}", error.what());
+  kept_ = service_.store().setting("rollout", "");
+  if (kept_.empty()) return;
+  Json all = parse_json(kept_, "the rollouts under way");
+  if (all.is_object()) all = Json::array({all});  // one alone, as buffers before this one kept it
+  for (const Json& kept : all) {
+    try {
+      const Json& payload = kept.at("payload");
+      under_way_.push_back({payload, legacy_rollout_from_payload(payload), kept.at("next_pass")});
+    } catch (const std::exception& error) {  // its prompt file may be gone
+      log::error("/start_rollout: its passes do not go on: {}", error.what());
+    }
   }
   begin_passes();
 }
@@ -261,13 +270,14 @@ net::Response Legacy::start_rollout(const Json& body) {
   const double timeout_s = lenient_number(body, "group_timeout_seconds", 300, where);
   const double ratio = lenient_number(body, "min_timeout_group_size_ratio", 0.7, where);
   std::unique_lock lock(passes_mutex_);
-  // Refused, it leaves the rollout before it as it is.
+  // Refused, it leaves those before it as they are.
   const auto result = service_.start_groups(rollout.pass(0));
   Store& store = service_.store();
   store.set_setting("group_size", std::to_string(lenient_integer(body, "num_repeat_per_sample", 8, where)));
   store.set_setting("group_timeout_s", fmt::format("{}", timeout_s));
   store.set_setting("min_timeout_ratio", fmt::format("{}", ratio));
-  under_way_ = UnderWay{body, rollout, /*next_pass=*/1, /*kept_pass=*/-1};
+  std::erase_if(under_way_, [&](const UnderWay& one) { return is_of_one_trainer(one.payload, body); });
+  under_way_.push_back({body, rollout, /*next_pass=*/1});
   lock.unlock();
   begin_passes();
   const std::string message = fmt::format("{} groups started, {} were there already; the first of {} passes",
@@ -281,27 +291,34 @@ void Legacy::begin_passes() {
   beginning_.run([this] { begin_those_with_room(); });
 }
 
+// A pass begins while fewer samples wait than one of each rollout has; the rollouts take turns.
 void Legacy::begin_those_with_room() {
   const std::lock_guard lock(passes_mutex_);
-  if (!under_way_) return;
-  UnderWay& now = *under_way_;
-  const size_t samples = now.rollout.samples_of_a_pass();
-  const auto has_room = [&] {
-    const auto state = service_.state();
-    return !state.stopping && state.queued < samples;
-  };
   try {
-    for (; now.next_pass < now.rollout.passes && has_room(); ++now.next_pass)
-      service_.start_groups(now.rollout.pass(now.next_pass));
-    if (now.next_pass == now.kept_pass) return;
-    const bool ended = now.next_pass >= now.rollout.passes || samples == 0;
-    const Json kept = {{"payload", now.payload}, {"next_pass", now.next_pass}};
-    service_.store().set_setting("rollout", ended ? "" : kept.dump());
-    now.kept_pass = now.next_pass;
-    if (ended) under_way_.reset();
+    while (true) {
+      std::erase_if(under_way_, [](const UnderWay& one) { return one.ended(); });
+      size_t room = 0;  // none where there is no rollout
+      for (const UnderWay& one : under_way_) room += one.rollout.samples_of_a_pass();
+      const auto state = service_.state();
+      if (state.stopping || state.queued >= room) break;
+      UnderWay& next = under_way_.front();
+      service_.start_groups(next.rollout.pass(next.next_pass));
+      ++next.next_pass;
+      std::ranges::rotate(under_way_, under_way_.begin() + 1);
+    }
+    keep_passes();
   } catch (const std::exception& error) {  // full, of groups or the disk: the next group that ends begins it
-    log::warn("/start_rollout: pass {} does not begin yet: {}", now.next_pass, error.what());
+    log::warn("/start_rollout: the next pass does not begin yet: {}", error.what());
   }
+}
+
+void Legacy::keep_passes() {
+  Json all = Json::array();
+  for (const UnderWay& one : under_way_) all.push_back({{"payload", one.payload}, {"next_pass", one.next_pass}});
+  const std::string now = all.empty() ? "" : all.dump();
+  if (now == kept_) return;
+  service_.store().set_setting("rollout", now);
+  kept_ = now;
 }
 
 net::Response Legacy::write(const Json& body) {

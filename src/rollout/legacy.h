@@ -3,8 +3,9 @@
 // 8889):
 //   POST /start_rollout, /buffer/write, /buffer/read, /get_rollout_data; GET /buffer/peek, /buffer/stats, /
 // with its reply shape {success, message, data: {data, meta_info}}. What it got wrong is right here: rewards above 1
-// are kept, a short read takes nothing, peek works, a second /start_rollout adds to the first, items survive a restart,
-// and a read batch can be had again (meta_info.lease_id, GET /v2/leases/{id} for groups generated here).
+// are kept, a short read takes nothing, peek works, a second /start_rollout adds to the first (one that differs in
+// skip_instance_ids alone is of a trainer that starts again, and takes its place), items survive a restart, and a read
+// batch can be had again (meta_info.lease_id, GET /v2/leases/{id} for groups generated here).
 #include <mutex>
 #include <optional>
 #include <string>
@@ -28,7 +29,7 @@ struct LegacyRollout {
 
 class Legacy {
  public:
-  explicit Legacy(RolloutService& service);  // goes on with the rollout that was under way
+  explicit Legacy(RolloutService& service);  // goes on with the rollouts that were under way
   void add_routes(net::HttpServer& server);
   void groups_changed();
 
@@ -42,16 +43,19 @@ class Legacy {
   // Whole groups until they hold batch_size items (-1: all there are); nothing: not yet.
   std::optional<net::Response> batch(int64_t batch_size, bool take, const Deadline& deadline);
   Json stats();
+  void keep_passes();
   RolloutService& service_;
   struct UnderWay {
     Json payload;
     LegacyRollout rollout;
-    int64_t next_pass = 0, kept_pass = -1;  // kept_pass: next_pass as the store has it
+    int64_t next_pass = 0;
+    bool ended() const { return next_pass >= rollout.passes || rollout.prompts.empty(); }
   };
   OneAtATime beginning_;
-  std::mutex passes_mutex_;
-  std::optional<UnderWay> under_way_;  // the last /start_rollout; durable as the setting "rollout"
-  AnswerQueue readers_;                // last: its thread uses all of the above
+  std::mutex passes_mutex_;          // the next two
+  std::vector<UnderWay> under_way_;  // whose passes are not all begun; durable as the setting "rollout"
+  std::string kept_;                 // that setting
+  AnswerQueue readers_;              // last: its thread uses all of the above
 };
 
 // --- Pure parts ---

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <thread>
@@ -50,6 +53,32 @@ TEST_F(FolderWatchTest, OfAFolderThatIsNotThereNamesIt) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
     EXPECT_THAT(error.what(), testing::HasSubstr("cannot watch " + none.string()));
+  }
+}
+
+// In a child with a user namespace of its own, whose limits are its own.
+TEST(FolderWatchLimit, IsNamedWhereTheUserHasNoMore) {
+  struct Case {
+    const char *limit, *named;
+  };
+  for (const Case& one : {Case{"instances", "max_user_instances"}, Case{"watches", "max_user_watches"}}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::unshare(CLONE_NEWUSER) != 0) ::_exit(77);
+      std::ofstream limit(std::string("/proc/sys/user/max_inotify_") + one.limit);
+      limit << 0 << std::flush;
+      if (!limit) ::_exit(77);
+      try {
+        FolderWatch().add("/");
+      } catch (const Error& error) {
+        ::_exit(std::string(error.what()).find(one.named) == std::string::npos ? 8 : 0);
+      }
+      ::_exit(9);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no user namespaces here";
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << one.limit << ": " << status;
   }
 }
 

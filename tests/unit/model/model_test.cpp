@@ -292,5 +292,40 @@ TEST(Pack, OfNoMemoryIsAnError) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
+// So weights that come while the machine has no memory left are installed whole.
+TEST(Pack, AgainTakesNoMemory) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "its allocator ends the process";
+#endif
+  ModelConfig config = small_config(Family::kQwen3);
+  config.hidden_size = 2048;
+  config.intermediate_size = 4096;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    kernels::ThreadPool threads(2);
+    const at::NoGradGuard no_grad;
+    Model model(config, at::kFloat, at::kCPU);
+    model.init_random(1);
+    model.pack();
+    Model other(config, at::kFloat, at::kCPU);
+    other.init_random(2);
+    other.pack();
+    model.init_random(2);
+    const rlimit none{1 << 20, RLIM_INFINITY}, any{RLIM_INFINITY, RLIM_INFINITY};
+    if (::setrlimit(RLIMIT_AS, &none) != 0) ::_exit(9);
+    try {
+      model.pack();
+    } catch (const std::bad_alloc&) {
+      ::_exit(8);
+    }
+    if (::setrlimit(RLIMIT_AS, &any) != 0) ::_exit(9);
+    const at::Tensor ids = at::arange(5), hidden = forward_hidden(other, ids);
+    ::_exit(forward_hidden(model, ids).equal(hidden) && model.logits(hidden).equal(other.logits(hidden)) ? 0 : 7);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
 }  // namespace
 }  // namespace tritonforge::model

@@ -122,6 +122,36 @@ TEST(Placement, WhatCannotBeIsRefusedWithTheNearestThatCan) {
   EXPECT_THAT(refusal("{rollout: {cores: 3, engines: 2}}"), HasSubstr("2 is"));
 }
 
+TEST(Placement, NoDeviceIsGivenTwice) {
+  EXPECT_THAT(refusal("{actor: {gpu_ids: [0, 0]}}"), HasSubstr("'placement.actor.gpu_ids' names 0 twice"));
+  EXPECT_THAT(refusal("{gpus: [1, 1], actor: {gpus: 2}}"), HasSubstr("'placement.gpus' names 1 twice"));
+  EXPECT_THAT(refusal("{actor: {core_ids: [2, 2], dp: 2}}"), HasSubstr("'placement.actor.core_ids' names 2 twice"));
+  EXPECT_THAT(refusal("{hosts: [a, b], actor: {gpu_ids: [0], hosts: [a, a]}}"),
+              HasSubstr("'placement.actor.hosts' names a twice"));
+}
+
+TEST(Placement, NumbersThatNoClusterHasAreRefused) {
+  EXPECT_THAT(refusal("{actor: {tp: 4294967296, cp: 4294967296}}"), HasSubstr("are more than 65536 processes"));
+  EXPECT_THAT(refusal("{actor: {dp: 9223372036854775807}}"), HasSubstr("are more than 65536 processes"));
+  EXPECT_THAT(refusal("{rollout: {tp: 4294967296, engines: 4294967296}}"), HasSubstr("are more than 65536 processes"));
+  EXPECT_THAT(refusal("{eval: {gpus: 9223372036854775807}}"), HasSubstr("65536 are the most"));
+}
+
+TEST(Placement, ThoseThatShareDevicesShareThemWhereTheyComeBack) {
+  const Layout layout = laid_out(
+      "{hosts: [a, b], gpus: [0, 1], actor: {gpus: 2, hosts: [a]}, rollout: {with: actor, tp: 2}}");
+  const Place& engine = layout.engines[0];
+  const std::vector<Moved> before = {{layout.actor[0], layout.actor[0]}, {layout.actor[1], layout.actor[1]}};
+  EXPECT_EQ(with_its_sharers(engine, {"a"}, before), std::nullopt);
+  const std::vector<Moved> after = {{layout.actor[0], {.host = "b", .gpus = {1}}},
+                                    {layout.actor[1], {.host = "b", .gpus = {0}}}};
+  EXPECT_EQ(with_its_sharers(engine, {"a"}, after), (Place{.host = "b", .gpus = {1, 0}}));
+  EXPECT_EQ(with_its_sharers(engine, {"a", "b"}, after), std::nullopt);
+  EXPECT_EQ(with_its_sharers({.host = "a"}, {"a"}, after), std::nullopt) << "it has no device to share";
+  // All at once: the host that is left has no other devices.
+  EXPECT_THROW(layout.elsewhere(engine, {"a"}, {after[0].now, after[1].now}), Error);
+}
+
 TEST(Placement, ARoleOfAHostThatIsGoneComesBackOnAnother) {
   const Layout gpus = laid_out("{hosts: [a, b, c], gpus: [0, 1], actor: {gpus: 2}, rollout: {gpus: 1, hosts: [b]}}");
   std::vector<Place> taken = gpus.actor;

@@ -397,18 +397,23 @@ TEST_F(ServerTest, TheOriginalsEndpoints) {
   EXPECT_EQ(call("POST", "/start_rollout", {{"task_type", "kernelbnch"}, {"input_file", "x"}}).first, 400);
 }
 
-TEST_F(ServerTest, AThousandPassesBeginOneAfterAnotherAlsoAfterARestart) {
-  judge_by_text();
-  const fs::path prompts = folder.path() / "prompts.jsonl";
+// Of a prompt file: NAME0, NAME1, ...
+std::string prompt_lines(const std::string& name, int count) {
   std::string lines;
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < count; ++i) {
     lines += Json({{"prompt", {{{"role", "user"}, {"content", "do it"}}}},
                    {"label", "class Model: pass"},
-                   {"instance_id", "p" + std::to_string(i)}})
+                   {"instance_id", name + std::to_string(i)}})
                  .dump() +
              "\n";
   }
-  write_file_atomic(prompts, lines);
+  return lines;
+}
+
+TEST_F(ServerTest, AThousandPassesBeginOneAfterAnotherAlsoAfterARestart) {
+  judge_by_text();
+  const fs::path prompts = folder.path() / "prompts.jsonl";
+  write_file_atomic(prompts, prompt_lines("p", 12));
   const Json payload = {{"task_type", "kernelbench"},
                         {"input_file", prompts.string()},
                         {"num_epoch", "1000"},
@@ -439,6 +444,39 @@ TEST_F(ServerTest, AThousandPassesBeginOneAfterAnotherAlsoAfterARestart) {
   read_until(static_cast<size_t>(before) * 4);  // more than what is there but for what was read already
   EXPECT_GT(groups(), before);
   EXPECT_LT(groups(), before + 30 * 12);
+}
+
+TEST_F(ServerTest, PassesOfASecondRolloutBeginBesideThoseOfTheFirstAlsoAfterARestart) {
+  judge_by_text();
+  std::promise<void> begun;  // no group ends before both rollouts have begun
+  mock.engine = [answer = mock.engine, both = begun.get_future().share()](const Json& body) {
+    both.wait();
+    return answer(body);
+  };
+  const auto payload_of = [&](const std::string& name, const std::vector<std::string>& skipped) {
+    const fs::path prompts = folder.path() / (name + ".jsonl");
+    write_file_atomic(prompts, prompt_lines(name, 3));
+    return Json{
+        {"task_type", "kernelbench"}, {"input_file", prompts.string()}, {"num_epoch", 6}, {"num_repeat_per_sample", 2},
+        {"max_tokens", 300},          {"skip_instance_ids", skipped}};
+  };
+  EXPECT_EQ(call("POST", "/start_rollout", payload_of("a", {})).first, 200);
+  EXPECT_EQ(call("POST", "/start_rollout", payload_of("b", {})).first, 200);
+  begun.set_value();
+  restart();
+  // The second one's trainer starts again: it takes the place of what it asked for, where it is.
+  EXPECT_EQ(call("POST", "/start_rollout", payload_of("b", {"b2"})).first, 200);
+  std::map<std::string, int> items;
+  const auto all_there = [&] {
+    return std::ranges::all_of(std::vector<std::string>{"a0", "a1", "a2", "b0", "b1"},
+                               [&](const std::string& id) { return items[id] == 6 * 2; });
+  };
+  while (!all_there()) {
+    const Json batch = call("POST", "/buffer/read", {{"batch_size", 2}, {"timeout", 20}}).second;
+    ASSERT_TRUE(batch["success"].get<bool>()) << batch << Json(items);
+    for (const Json& item : batch["data"]["data"]) ++items[item["instance_id"].get<std::string>()];
+  }
+  EXPECT_GE(items["b2"], 2);  // its first pass
 }
 
 TEST_F(ServerTest, AReaderThatLeftTakesNothing) {
