@@ -64,12 +64,8 @@ MemoryPlan plan_memory(const EngineOptions& options, const model::Model& model, 
 // On a GPU batches change no bits by the own kernels for Hopper alone.
 void check_batch_invariant(const at::Device device, const std::string& refusal) {
   if (!refusal.empty()) fail(ErrorKind::kUnsupported, "--batch-invariant needs the own kernels, and {}", refusal);
-  gpu::DeviceProperties properties;
-  gpu::check_cuda(gpu::open_cuda_library().device_properties(device.index(), &properties));
-  if (properties.compute_major != 9)
-    fail(ErrorKind::kUnsupported,
-         "--batch-invariant needs a Hopper GPU, of compute capability 9.x; this one, {}, has {}.{}", properties.name,
-         properties.compute_major, properties.compute_minor);
+  if (const std::string other = gpu::no_hopper(device.index()); !other.empty())
+    fail(ErrorKind::kUnsupported, "--batch-invariant needs a Hopper GPU, and {}", other);
 }
 
 // Whether the own kernels compute it; where not on a GPU, the log says why. Nothing else reads an FP8 cache.

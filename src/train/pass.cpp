@@ -9,10 +9,7 @@ namespace tritonforge::train {
 std::string gpu_refusal(const model::Model& model, const TrainConfig& config) {
   if (config.autograd) return "autograd is asked for";
   if (std::string refusal = model::gpu_kernels_refusal(model); !refusal.empty()) return refusal;
-  tritonforge::gpu::DeviceProperties device;
-  tritonforge::gpu::check_cuda(
-      tritonforge::gpu::open_cuda_library().device_properties(model.device().index(), &device));
-  return device.compute_major == 9 ? "" : fmt::format("{} is no Hopper GPU", device.name);
+  return tritonforge::gpu::no_hopper(model.device().index());
 }
 
 namespace {

@@ -16,9 +16,7 @@ class BatchInvariant : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
-    DeviceProperties properties;
-    check_cuda(api().device_properties(0, &properties));
-    if (properties.compute_major != 9) GTEST_SKIP() << properties.name << " is no Hopper GPU";
+    if (const std::string other = no_hopper(0); !other.empty()) GTEST_SKIP() << other;
     workspace = Buffer(32 << 20, 0);
     check_cuda(api().gemm_open(&handle, workspace.as<void>(), workspace.bytes()));
   }
@@ -142,9 +140,7 @@ class BatchInvariantEngine : public EngineOnGpu {
   void SetUp() override {
     EngineOnGpu::SetUp();
     if (IsSkipped()) return;
-    gpu::DeviceProperties properties;
-    gpu::check_cuda(api().device_properties(0, &properties));
-    if (properties.compute_major != 9) GTEST_SKIP() << properties.name << " is no Hopper GPU";
+    if (const std::string other = gpu::no_hopper(0); !other.empty()) GTEST_SKIP() << other;
   }
   static EngineOptions invariant() {
     EngineOptions chosen = options();

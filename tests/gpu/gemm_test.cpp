@@ -189,9 +189,7 @@ class HopperTiles : public Products {
   void SetUp() override {
     Products::SetUp();
     if (IsSkipped()) return;
-    DeviceProperties device;
-    check_cuda(api().device_properties(0, &device));
-    if (device.compute_major != 9) GTEST_SKIP() << "this kernel is for Hopper";
+    if (const std::string other = no_hopper(0); !other.empty()) GTEST_SKIP() << other;
   }
   // The product of this tile; with `scratch`, SwiGLU's output.
   at::Tensor product_of(const Tile& tile, const Buffer& x, const Buffer& w, const Buffer& bias, const Shape& s,

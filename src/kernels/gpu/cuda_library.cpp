@@ -32,6 +32,14 @@ const CudaApi& open_cuda_library() {
   return opened;
 }
 
+std::string no_hopper(int device) {
+  DeviceProperties properties;
+  check_cuda(open_cuda_library().device_properties(device, &properties));
+  if (properties.compute_major == 9) return "";
+  return fmt::format("{}, of compute capability {}.{}, is no Hopper GPU (9.x)", properties.name,
+                     properties.compute_major, properties.compute_minor);
+}
+
 void check_cuda(int status) {
   if (status == kOutOfMemory) throw OutOfMemory(fmt::format("GPU: {}", open_cuda_library().last_error()));
   if (status != 0) fail(ErrorKind::kMachine, "GPU: {}", open_cuda_library().last_error());

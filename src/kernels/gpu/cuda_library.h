@@ -10,6 +10,9 @@ namespace tritonforge::gpu {
 // missing, or the two versions where the library is of another build. The table stays valid until the process ends.
 const CudaApi& open_cuda_library();
 
+// "" for a Hopper GPU, which some kernels are for alone; else what this one is.
+std::string no_hopper(int device);
+
 // The device had no memory for something: nothing else is wrong with it.
 class OutOfMemory : public Error {
  public:

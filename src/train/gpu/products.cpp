@@ -8,18 +8,12 @@ namespace {
 // Elements from one row to the next where there are gaps.
 int64_t gaps(const at::Tensor& x) { return x.stride(0) == x.size(1) ? 0 : x.stride(0); }
 
-bool is_hopper(at::Device device) {
-  tritonforge::gpu::DeviceProperties properties;
-  check_cuda(tritonforge::gpu::open_cuda_library().device_properties(device.index(), &properties));
-  return properties.compute_major == 9;
-}
-
 }  // namespace
 
 Products::Products(at::Device device, bool deterministic)
     : api_(tritonforge::gpu::open_cuda_library()),
       tune_(!deterministic),
-      batch_invariant_(deterministic && is_hopper(device)),
+      batch_invariant_(deterministic && tritonforge::gpu::no_hopper(device.index()).empty()),
       gemm_(static_cast<size_t>(kProductsWorkspace)),
       workspace_(at::empty({kProductsWorkspace}, at::TensorOptions().dtype(at::kByte).device(device))) {
   gemm_.use_workspace(workspace_.mutable_data_ptr());
