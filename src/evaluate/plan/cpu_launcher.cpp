@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -5,6 +6,7 @@
 #include "evaluate/ir/machine.h"
 #include "evaluate/plan/launcher.h"
 #include "evaluate/plan/tensors.h"
+#include "evaluate/plan/weighing.h"
 
 namespace tritonforge::evaluate {
 namespace {
@@ -91,11 +93,7 @@ class CpuLauncher : public Launcher {
                                     .seed = seed_ += 0x9E3779B97F4A7C15ull,
                                     .own_sizes = options_.own_sizes,
                                     .deadline = options_.deadline};
-    const std::optional<Weighing> weighing = options_.weigh ? std::make_optional<Weighing>(bound) : std::nullopt;
-    const ir::Work work = ir::launch(program, memory_, arguments, options);
-    if (!weighing) return;
-    report_.only_copied.push_back(weighing->only_copied());
-    report_.own += launch_work(work.flops, work.bytes, report_.only_copied.back());
+    report_.work.push_back(ir::launch(program, memory_, arguments, options));
   }
 
   LaunchReport end() override {
@@ -104,8 +102,6 @@ class CpuLauncher : public Launcher {
   }
 
  private:
-  static const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
-
   int buffer_of(const at::Tensor& tensor) {
     const auto& storage = tensor.storage();
     const auto [place, fresh] = buffers_.try_emplace(storage_of(tensor), 0);
@@ -135,26 +131,11 @@ std::unique_ptr<Launcher> make_cpu_launcher(const Plan& plan, const std::string&
   return std::make_unique<CpuLauncher>(plan, target);
 }
 
-Weighing::Weighing(const std::vector<at::Tensor>& bound) : bound_(bound) {
-  for (const at::Tensor& tensor : bound) before_.push_back(tensor.clone().flatten());
-}
-
-bool Weighing::only_copied() const {
-  // A part at a time: what differs mostly does so in the first one.
-  const auto same = [](const at::Tensor& a, const at::Tensor& b) {
-    constexpr double kTolerance = 1e-3;
-    if (a.numel() != b.numel()) return false;
-    for (int64_t at = 0; at < a.numel(); at += kElementsAtOnce) {
-      const int64_t count = std::min(kElementsAtOnce, a.numel() - at);
-      const auto part = [&](const at::Tensor& whole) { return whole.narrow(0, at, count).to(at::kDouble); };
-      if (!at::allclose(part(a), part(b), kTolerance, kTolerance, /*equal_nan=*/true)) return false;
-    }
-    return true;
-  };
-  return std::all_of(bound_.begin(), bound_.end(), [&](const at::Tensor& tensor) {
-    const at::Tensor after = tensor.flatten();
-    return std::any_of(before_.begin(), before_.end(), [&](const at::Tensor& given) { return same(after, given); });
-  });
+Work LaunchReport::own() const {
+  Work own;
+  const size_t weighed = std::min(work.size(), only_copied.size());
+  for (size_t k = 0; k < weighed; ++k) own += launch_work(work[k].flops, work[k].bytes, only_copied[k]);
+  return own;
 }
 
 }  // namespace tritonforge::evaluate

@@ -105,14 +105,12 @@ void GpuLauncher::launch(const PlanStep& step, const std::vector<at::Tensor>& bo
   }
   std::vector<void*> arguments;
   for (uint64_t& value : values) arguments.push_back(&value);
-  const std::optional<Weighing> weighing = pass_->options.weigh ? std::make_optional<Weighing>(bound) : std::nullopt;
   try {
     kernel.launch(step.grid, arguments);
     if (pass_->options.guard) watch(step, bound);
   } catch (const ir::Fault& fault) {
     throw ir::Fault(fmt::format("kernel {}: {}", name, fault.what()));
   }
-  if (weighing) pass_->report.only_copied.push_back(weighing->only_copied());
 }
 
 void GpuLauncher::watch(const PlanStep& step, const std::vector<at::Tensor>& bound) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "evaluate/ir/memory.h"
+#include "evaluate/ir/machine.h"
 #include "evaluate/plan/plan.h"
 #include "evaluate/plan/work.h"
 
@@ -19,7 +19,7 @@ namespace tritonforge::evaluate {
 struct PassOptions {
   uint64_t order_seed = 0;                       // of the programs (CPU), of addresses (GPU)
   ir::Schedule schedule = ir::Schedule::kDrawn;  // of the programs on a CPU
-  bool weigh = false;                            // what each launch does is compared with what it was given
+  bool weigh = false;                            // what launches do is compared with what they were given
   bool own_sizes = true;                         // a problem's on a CPU: they were not reduced
   bool guard = true;  // memory is poisoned where it comes empty, and watched for writes beyond its ends
   Deadline deadline = Deadline::after(3600);
@@ -28,8 +28,9 @@ struct PassOptions {
 // What the launches of a pass left to tell.
 struct LaunchReport {
   std::vector<ir::Finding> findings;
-  Work own;                       // on a CPU, of a weighed pass
-  std::vector<bool> only_copied;  // of each launch of a weighed pass: it left nothing but copies of what it was given
+  std::vector<ir::Work> work;     // of each launch, where the evaluator of Triton IR ran it
+  std::vector<bool> only_copied;  // of each launch of a weighed pass (weighing.h)
+  Work own() const;               // of a weighed pass that has `work`; else none
 };
 
 class Launcher {
@@ -48,15 +49,5 @@ class Launcher {
 
 // Compiles the IR of `target`. Throws kUsage, kUnsupported naming kernel and operation.
 std::unique_ptr<Launcher> make_cpu_launcher(const Plan& plan, const std::string& target);
-
-// What a launch was given, to see afterwards whether it left anything but copies of it.
-class Weighing {
- public:
-  explicit Weighing(const std::vector<at::Tensor>& bound);
-  bool only_copied() const;
-
- private:
-  std::vector<at::Tensor> bound_, before_;
-};
 
 }  // namespace tritonforge::evaluate

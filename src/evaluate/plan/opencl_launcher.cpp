@@ -108,7 +108,6 @@ class OpenClLauncher : public Launcher {
 
   void launch(const PlanStep& step, const std::vector<at::Tensor>& bound) override {
     const Kernel& kernel = kernels_[static_cast<size_t>(step.kernel)];
-    const std::optional<Weighing> weighing = options_.weigh ? std::make_optional<Weighing>(bound) : std::nullopt;
     std::array<size_t, 3> global;
     for (size_t d = 0; d < 3; ++d) global[d] = static_cast<size_t>(step.grid[d]) * kernel.binary.local[d];
     if (global[0] * global[1] * global[2] > 0) {
@@ -120,7 +119,6 @@ class OpenClLauncher : public Launcher {
       for (void* buffer : buffers) device_.api.release(buffer);
     }
     if (options_.guard) watch(step, bound);
-    if (weighing) report_.only_copied.push_back(weighing->only_copied());
   }
 
   LaunchReport end() override { return std::move(report_); }

@@ -1,13 +1,13 @@
 #include "evaluate/plan/pass.h"
 
+#include <set>
+
 #include "base/error.h"
 #include "evaluate/ir/machine.h"
 #include "evaluate/plan/tensors.h"
 
 namespace tritonforge::evaluate {
 namespace {
-
-const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
 bool has_strides(const at::Tensor& tensor, const std::vector<int64_t>& strides) {
   for (int64_t d = 0; d < tensor.dim(); ++d) {
@@ -45,24 +45,26 @@ void check_counted(const std::vector<at::Tensor>& values, const PlanStep& step, 
 }
 
 // {"t": value} anywhere in an aten call's arguments.
-void mark_arguments(const Json& json, std::vector<bool>& used) {
-  if (json.is_object() && json.contains("t") && json["t"].is_number()) used[json["t"].get<size_t>()] = true;
+void mark_arguments(const Json& json, int64_t step, std::vector<int64_t>& last_use) {
+  if (json.is_object() && json.contains("t") && json["t"].is_number()) last_use[json["t"].get<size_t>()] = step;
   else if (json.is_structured())
-    for (const Json& item : json) mark_arguments(item, used);
+    for (const Json& item : json) mark_arguments(item, step, last_use);
 }
 
 }  // namespace
 
-Steps::Steps(const Plan& plan) : plan_(plan), used_(plan.values.size()) {
-  for (const int value : plan.output_values) used_[static_cast<size_t>(value)] = true;
-  for (const PlanStep& step : plan.steps) {
+Steps::Steps(const Plan& plan) : plan_(plan), last_use_(plan.values.size(), -1) {
+  const auto count = static_cast<int64_t>(plan.steps.size());
+  for (int64_t k = 0; k < count; ++k) {
+    const PlanStep& step = plan.steps[static_cast<size_t>(k)];
     operations_.push_back(step.kernel < 0 ? std::make_unique<AtenStep>(step) : nullptr);
     for (const PlanBinding& binding : step.bindings) {
-      if (binding.value >= 0) used_[static_cast<size_t>(binding.value)] = true;
+      if (binding.value >= 0) last_use_[static_cast<size_t>(binding.value)] = k;
     }
-    mark_arguments(step.args, used_);
-    mark_arguments(step.kwargs, used_);
+    mark_arguments(step.args, k, last_use_);
+    mark_arguments(step.kwargs, k, last_use_);
   }
+  for (const int value : plan.output_values) last_use_[static_cast<size_t>(value)] = count;
 }
 
 Pass::Pass(const Steps& steps, Launcher& launcher, Given given, const PassOptions& options)
@@ -116,21 +118,41 @@ void Pass::place_given() {
 void Pass::run(const std::function<bool(int)>& launches, const std::function<void(size_t)>& after) {
   const at::NoGradGuard no_grad;
   const Plan& plan = steps_.plan();
-  std::vector<at::Tensor> bound;
   for (size_t k = 0; k < plan.steps.size(); ++k) {
     if (options_.deadline.expired()) throw ir::Fault("the replay did not end in time");
     const PlanStep& step = plan.steps[k];
     if (step.kernel < 0) {
+      if (!is_free(step.name) && !only_moves(step.name)) end_run(k);
       aten(k);
     } else if (launches(step.kernel)) {
-      bound.clear();
-      for (const PlanBinding& binding : step.bindings) {
-        if (binding.form == PlanBinding::Form::kTensor) bound.push_back(values_[static_cast<size_t>(binding.value)]);
-      }
-      launcher_.launch(step, bound);
+      launch(step);
     }
     if (after) after(k);
   }
+  end_run(plan.steps.size());
+}
+
+void Pass::launch(const PlanStep& step) {
+  std::vector<at::Tensor> bound;
+  for (const PlanBinding& binding : step.bindings) {
+    if (binding.form == PlanBinding::Form::kTensor) bound.push_back(values_[static_cast<size_t>(binding.value)]);
+  }
+  if (options_.weigh) weighing_.before(bound);
+  launcher_.launch(step, bound);
+  if (options_.weigh) weighing_.after(bound);
+}
+
+// What a call is given is looked at after it, too: the caller sees what was written into it.
+void Pass::end_run(size_t next) {
+  if (!weighing_.in_run()) return;
+  std::set<const void*> used;
+  for (const auto* given : {&given_.inputs, &given_.constants}) {
+    for (const at::Tensor& tensor : *given) used.insert(storage_of(tensor));
+  }
+  for (size_t k = 0; k < values_.size(); ++k) {
+    if (values_[k].defined() && steps_.used_from(next, k)) used.insert(storage_of(values_[k]));
+  }
+  weighing_.end_run(used);
 }
 
 void Pass::aten(size_t index) {

@@ -10,6 +10,7 @@
 
 #include "evaluate/plan/aten_step.h"
 #include "evaluate/plan/launcher.h"
+#include "evaluate/plan/weighing.h"
 
 namespace tritonforge::evaluate {
 
@@ -28,12 +29,14 @@ class Steps {
   const AtenStep* aten(size_t step) const { return operations_[step].get(); }
   // Some step or the outputs look at it. What nobody does may be other than was recorded: of the statistics that
   // native_batch_norm gives beside its output, a device has what it likes.
-  bool used(int value) const { return used_[static_cast<size_t>(value)]; }
+  bool used(int value) const { return last_use_[static_cast<size_t>(value)] >= 0; }
+  // This step, a later one or the outputs do.
+  bool used_from(size_t step, size_t value) const { return last_use_[value] >= static_cast<int64_t>(step); }
 
  private:
   const Plan& plan_;
   std::vector<std::unique_ptr<AtenStep>> operations_;  // null for a launch
-  std::vector<bool> used_;
+  std::vector<int64_t> last_use_;                      // of each value: the last step that looks at it; -1: none
 };
 
 class Pass {
@@ -48,12 +51,16 @@ class Pass {
   std::vector<at::Tensor> outputs() const;
   // Of each output: the input whose memory it is, or -1.
   std::vector<int> aliases() const;
+  // Of a weighed pass, of each launch in order (weighing.h).
+  std::vector<bool> only_copied() { return weighing_.take(); }
   // Everything that was placed, to be wiped.
   const std::vector<at::Tensor>& placed() const { return placed_; }
 
  private:
   void place_given();
   void aten(size_t index);
+  void launch(const PlanStep& step);
+  void end_run(size_t next);
   at::Tensor place(const at::Tensor& fresh, bool empty);
 
   const Steps& steps_;
@@ -61,6 +68,7 @@ class Pass {
   Given given_;
   PassOptions options_;
   std::vector<at::Tensor> values_, placed_;
+  Weighing weighing_;
   std::map<const void*, at::Tensor> owners_;  // storages of this pass; they live as long as it does
 };
 

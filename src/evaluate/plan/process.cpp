@@ -224,7 +224,8 @@ class Process {
     Json findings = Json::array();
     for (const auto& finding : report.findings) findings.push_back({std::string(name_of(finding.kind)), finding.text});
     header["findings"] = std::move(findings);
-    header["own"] = {report.own.computing, report.own.moving};
+    const Work own = report.own();
+    header["own"] = {own.computing, own.moving};
     header["copied"] = report.only_copied;
   }
 

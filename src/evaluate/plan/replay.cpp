@@ -113,6 +113,7 @@ Finished Replayer::run(std::vector<at::Tensor> inputs, const ReplayRequest& requ
   seed_torch(request.forward_seed, impl_->launcher->device());
   pass.run([&](int kernel) { return request.launch && kernel != request.without; });
   LaunchReport report = impl_->launcher->end();
+  report.only_copied = pass.only_copied();
   return {pass.inputs(), pass.outputs(), pass.aliases(), pass.constants(), pass.placed(), std::move(report)};
 }
 
