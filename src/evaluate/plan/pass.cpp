@@ -45,10 +45,16 @@ void check_counted(const std::vector<at::Tensor>& values, const PlanStep& step, 
 }
 
 // {"t": value} anywhere in an aten call's arguments.
-void mark_arguments(const Json& json, int64_t step, std::vector<int64_t>& last_use) {
-  if (json.is_object() && json.contains("t") && json["t"].is_number()) last_use[json["t"].get<size_t>()] = step;
+void add_arguments(const Json& json, std::vector<size_t>& values) {
+  if (json.is_object() && json.contains("t") && json["t"].is_number()) values.push_back(json["t"].get<size_t>());
   else if (json.is_structured())
-    for (const Json& item : json) mark_arguments(item, step, last_use);
+    for (const Json& item : json) add_arguments(item, values);
+}
+std::vector<size_t> arguments_of(const PlanStep& step) {
+  std::vector<size_t> values;
+  add_arguments(step.args, values);
+  add_arguments(step.kwargs, values);
+  return values;
 }
 
 }  // namespace
@@ -61,8 +67,7 @@ Steps::Steps(const Plan& plan) : plan_(plan), last_use_(plan.values.size(), -1) 
     for (const PlanBinding& binding : step.bindings) {
       if (binding.value >= 0) last_use_[static_cast<size_t>(binding.value)] = k;
     }
-    mark_arguments(step.args, k, last_use_);
-    mark_arguments(step.kwargs, k, last_use_);
+    for (const size_t value : arguments_of(step)) last_use_[value] = k;
   }
   for (const int value : plan.output_values) last_use_[static_cast<size_t>(value)] = count;
 }
@@ -122,8 +127,10 @@ void Pass::run(const std::function<bool(int)>& launches, const std::function<voi
     if (options_.deadline.expired()) throw ir::Fault("the replay did not end in time");
     const PlanStep& step = plan.steps[k];
     if (step.kernel < 0) {
-      if (!is_free(step.name) && !only_moves(step.name)) end_run(k);
+      const bool moves = only_moves(step.name);
+      if (!is_free(step.name) && !moves) end_run(k);
       aten(k);
+      if (moves && weighing_.in_run()) weigh_move(step);
     } else if (launches(step.kernel)) {
       launch(step);
     }
@@ -140,6 +147,16 @@ void Pass::launch(const PlanStep& step) {
   if (options_.weigh) weighing_.before(bound);
   launcher_.launch(step, bound);
   if (options_.weigh) weighing_.after(bound);
+}
+
+void Pass::weigh_move(const PlanStep& step) {
+  std::vector<at::Tensor> from, made;
+  for (const size_t value : arguments_of(step)) from.push_back(values_[value]);
+  for (const int value : step.out) {
+    if (value >= 0 && values_[static_cast<size_t>(value)].defined())
+      made.push_back(values_[static_cast<size_t>(value)]);
+  }
+  weighing_.moved(from, made);
 }
 
 // What a call is given is looked at after it, too: the caller sees what was written into it.

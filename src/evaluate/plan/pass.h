@@ -60,6 +60,7 @@ class Pass {
   void place_given();
   void aten(size_t index);
   void launch(const PlanStep& step);
+  void weigh_move(const PlanStep& step);
   void end_run(size_t next);
   at::Tensor place(const at::Tensor& fresh, bool empty);
 

@@ -41,17 +41,29 @@ void Weighing::after(const std::vector<at::Tensor>& bound) {
   before_.clear();
 }
 
+void Weighing::moved(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& made) {
+  const bool of_run = std::any_of(from.begin(), from.end(), [&](const at::Tensor& tensor) {
+    const auto found = given_.find(storage_of(tensor));
+    if (found == given_.end()) return moved_.contains(storage_of(tensor));
+    return !same(found->second.tensor.flatten(), found->second.contents);
+  });
+  if (!of_run) return;
+  for (const at::Tensor& tensor : made) moved_.emplace(storage_of(tensor), tensor);
+}
+
 void Weighing::end_run(const std::set<const void*>& used) {
   const bool copied = std::all_of(used.begin(), used.end(), [&](const void* storage) {
-    const auto found = given_.find(storage);
-    if (found == given_.end()) return true;
-    const at::Tensor left = found->second.tensor.flatten();
+    const auto changed = given_.find(storage);
+    const auto made = moved_.find(storage);
+    if (changed == given_.end() && made == moved_.end()) return true;
+    const at::Tensor left = (changed == given_.end() ? made->second : changed->second.tensor).flatten();
     return std::any_of(given_.begin(), given_.end(),
                        [&](const auto& given) { return same(left, given.second.contents); });
   });
   if (copied) std::fill(only_copied_.begin() + static_cast<ptrdiff_t>(first_), only_copied_.end(), true);
   first_ = only_copied_.size();
   given_.clear();
+  moved_.clear();
 }
 
 }  // namespace tritonforge::evaluate

@@ -20,6 +20,8 @@ class Weighing {
   void after(const std::vector<at::Tensor>& bound);
   // A launch was made since the last call of end_run().
   bool in_run() const { return !given_.empty(); }
+  // Torch copied, cast or padded `from`: where launches of the run changed that, what it made is the run's, too.
+  void moved(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& made);
   // Torch computes next, or nothing comes any more. `used`: storages that somebody looks at from here on.
   void end_run(const std::set<const void*>& used);
   std::vector<bool> take() { return std::move(only_copied_); }
@@ -28,8 +30,9 @@ class Weighing {
   struct Given {
     at::Tensor tensor, contents;  // as it was when the run's first launch got it
   };
-  std::map<const void*, Given> given_;  // of the run, by storage
-  std::vector<at::Tensor> before_;      // contents of what the launch is given
+  std::map<const void*, Given> given_;       // of the run, by storage
+  std::map<const void*, at::Tensor> moved_;  // what torch made of what its launches changed
+  std::vector<at::Tensor> before_;           // contents of what the launch is given
   std::vector<bool> only_copied_;
   size_t first_ = 0;  // launch of the run
 };
