@@ -6,7 +6,6 @@
 #include "evaluate/ir/machine.h"
 #include "evaluate/plan/launcher.h"
 #include "evaluate/plan/tensors.h"
-#include "evaluate/plan/weighing.h"
 
 namespace tritonforge::evaluate {
 namespace {

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
+#include "evaluate/plan/tensors.h"
 
 namespace tritonforge::evaluate {
 namespace {
 
 constexpr int32_t kCanary = 0x7FFD7FFD;
 constexpr int64_t kAlignment = 256;
-
-const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
 // The words of a buffer's two canaries: before it, and after it and its padding.
 std::array<at::Tensor, 2> canaries(const at::Tensor& block, int64_t begin, int64_t end) {

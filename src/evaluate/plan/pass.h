@@ -52,7 +52,7 @@ class Pass {
   // Of each output: the input whose memory it is, or -1.
   std::vector<int> aliases() const;
   // Of a weighed pass, of each launch in order (weighing.h).
-  std::vector<bool> only_copied() { return weighing_.take(); }
+  const std::vector<bool>& only_copied() const { return weighing_.only_copied(); }
   // Everything that was placed, to be wiped.
   const std::vector<at::Tensor>& placed() const { return placed_; }
 

@@ -69,6 +69,8 @@ void poison(const at::Tensor& tensor) {
   else if (tensor.scalar_type() == at::kLong) tensor.fill_(std::numeric_limits<int64_t>::max() - 1);
 }
 
+const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
+
 at::Tensor storage_bytes(const at::Tensor& tensor) {
   return at::for_blob(tensor.storage().mutable_data(), {static_cast<int64_t>(tensor.storage().nbytes())})
       .options(tensor.options().dtype(at::kByte))

@@ -25,6 +25,8 @@ at::Tensor tensor_of(const TensorView& view, at::Device device = at::kCPU);
 ReplayedTensor bytes_of(const at::Tensor& tensor);
 // What shows where a kernel or a step leaves an element as it was: NaN, or the greatest integers.
 void poison(const at::Tensor& tensor);
+// Whose memory it is: the same for views of one tensor.
+const void* storage_of(const at::Tensor& tensor);
 // The bytes of a tensor's whole storage.
 at::Tensor storage_bytes(const at::Tensor& tensor);
 // All bits of that, so that floats are NaN.

@@ -23,8 +23,6 @@ at::Tensor contents_of(const at::Tensor& tensor) { return tensor.clone().flatten
 
 }  // namespace
 
-const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
-
 void Weighing::before(const std::vector<at::Tensor>& bound) {
   before_.clear();
   for (const at::Tensor& tensor : bound) {

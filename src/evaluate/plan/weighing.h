@@ -8,8 +8,6 @@
 
 namespace tritonforge::evaluate {
 
-const void* storage_of(const at::Tensor& tensor);
-
 // Of the launches of a pass, in order. Each is held against what it was given, and all that stand between two of
 // torch's computing calls together: one that doubles and one that halves again leave the result to torch, and so do
 // launches beside which a scratch tensor changes that nobody looks at.
@@ -24,7 +22,7 @@ class Weighing {
   void moved(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& made);
   // Torch computes next, or nothing comes any more. `used`: storages that somebody looks at from here on.
   void end_run(const std::set<const void*>& used);
-  std::vector<bool> take() { return std::move(only_copied_); }
+  const std::vector<bool>& only_copied() const { return only_copied_; }
 
  private:
   struct Given {
