@@ -13,6 +13,7 @@ usage: tools/lint.py [--format] [--tidy SECONDS|all] [CHECK ...]       (make lin
   includes  what a folder of src/ includes stays within its DEPS (cmake/includes.py)
   mutants   each wrong line of tests/mutants/ finds its place and names a test that is there
   claims    the tests that Markdown names, and the files that it links, are there
+  commands  every command of a document is in tests/documents.txt, which says what runs it, and none else is there
 
 --format lays C++, Python and Markdown out instead of checking them. The tools are those of requirements/dev.txt
 (`requirements/install --dev` puts them into an environment of their own).
@@ -80,9 +81,9 @@ def clang_format(names: list[str]) -> Findings:
 
 
 def is_data(name: str) -> bool:
-    generated = "docs/recipes.md"  # by `tritonforge run --options`
+    files = ("docs/recipes.md", "tests/documents.txt")  # `tritonforge run --options`; commands as documents have them
     folders = ("problems/", "tests/data/", "tests/mutants/", "tests/golden/", "requirements/")
-    return name == generated or name.startswith(folders)
+    return name in files or name.startswith(folders)
 
 
 def is_shell(name: str) -> bool:
@@ -244,6 +245,13 @@ def claims(names: list[str]) -> Findings:
     return [finding for name in text if name.endswith(".md") for finding in check(name)]
 
 
+def commands(_: list[str]) -> Findings:
+    sys.path.insert(0, str(ROOT / "tests" / "integration"))
+    import documents
+
+    return documents.differences()
+
+
 def lay_out() -> int:
     names = [name for name in tracked() if name.endswith(CPP)]
     program = tool("clang-format")
@@ -270,6 +278,7 @@ def main() -> int:
         "includes": includes,
         "mutants": mutants,
         "claims": claims,
+        "commands": commands,
         "tidy": tidy,
     }
     for name in arguments.checks:

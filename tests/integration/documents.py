@@ -6,6 +6,7 @@ import re
 import shlex
 
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
+LISTED = ROOT / "tests/documents.txt"
 # The first words of the lines that a reader may type. A block that begins with another one is no list of commands.
 PROGRAMS = {
     "bench/pack",
@@ -96,3 +97,30 @@ def anchors(text):
         re.sub(r"[^\w\- ]", "", re.sub(r"`|\[|\]\([^)]*\)", "", heading).strip().lower()).replace(" ", "-")
         for heading in re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M), re.M)
     }
+
+
+def listed():
+    """tests/documents.txt: document -> {command: what runs it}"""
+    entries, document, command = {}, None, None
+    for line in LISTED.read_text().splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not line.startswith(" "):
+            document = entries.setdefault(line, {})
+        elif not line.startswith("    "):
+            command = line.strip()
+        else:
+            document[command] = line.strip()
+    return entries
+
+
+def differences():
+    """One line for each command of a document that is not listed, and for each listed one that no document has."""
+    entries, found = listed(), []
+    for path in documents():
+        name = str(path.relative_to(ROOT))
+        typed, known = set(commands(path.read_text())), entries.pop(name, {})
+        if "*" not in known:
+            found += [f"{name}: not in tests/documents.txt: {command}" for command in sorted(typed - known.keys())]
+        found += [f"tests/documents.txt: not in {name}: {command}" for command in known.keys() - typed - {"*"}]
+    return found + [f"tests/documents.txt: no document {name}" for name in entries]

@@ -14,7 +14,7 @@ import sys
 import pytest
 
 import documents
-from documents import ROOT
+from documents import ROOT, listed
 from test_claims import is_there, said, subcommands
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -23,7 +23,6 @@ from ports import reserved_port
 from schemas import check, schema_of
 
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
-LISTED = ROOT / "tests/documents.txt"
 SCHEMAS = ["verdict", "trajectory", "transcript"]
 SERVERS = ["engine", "router", "buffer", "generator", "evaluator", "trainer", "dashboard"]
 
@@ -115,36 +114,7 @@ def check_tutorial(work, printed):
     assert list((run / "tensorboard").iterdir()) and (work / "runs/again/result.json").exists()
 
 
-# ---- The list of commands ----
-
-
-def listed():
-    """document -> {command: what runs it}"""
-    entries, document, command = {}, None, None
-    for line in LISTED.read_text().splitlines():
-        if not line.strip() or line.startswith("#"):
-            continue
-        if not line.startswith(" "):
-            document = entries.setdefault(line, {})
-        elif not line.startswith("    "):
-            command = line.strip()
-        else:
-            document[command] = line.strip()
-    return entries
-
-
-def test_every_command_is_run_or_says_why_not():
-    entries, missing, unknown = listed(), [], []
-    for path in documents.documents():
-        name = str(path.relative_to(ROOT))
-        typed = set(documents.commands(path.read_text()))
-        if name in SESSIONS:
-            continue
-        known = entries.pop(name, {})
-        missing += [f"{name}: {command}" for command in typed if command not in known and "*" not in known]
-        unknown += [f"{name}: {command}" for command in known if command != "*" and command not in typed]
-    assert not missing, "not in tests/documents.txt: " + "; ".join(missing)
-    assert not unknown and not entries, f"in tests/documents.txt and no document: {unknown} {list(entries)}"
+# ---- The list of commands (tools/lint.py holds it against the documents) ----
 
 
 def test_documents_that_are_left_out_have_tests_of_their_own():
