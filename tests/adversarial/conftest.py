@@ -19,7 +19,7 @@ def evaluator():
     assert server.stop() == 0
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def plan():
     """A server in plan mode."""
     if not os.path.exists(BINARY):

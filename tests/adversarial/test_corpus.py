@@ -49,13 +49,17 @@ def mechanisms(verdict):
     return found | ({"not a plan"} if "mode_reason" in verdict["notes"] else set())
 
 
-@pytest.fixture(scope="module", params=["handed", "drawn"])
+# How trials get their data. Drawn is a GPU's way, where test_plan_gpu.py has every cheat; here it has some of them.
+JUDGED = {"handed": CHEATS, "drawn": CHEATS[::3]}
+
+
+@pytest.fixture(scope="module", params=JUDGED)
 def verdicts(request):
     """By path, in plan mode; SOUND is the honest solution that the cheats are beside."""
     if not os.path.exists(BINARY):
         pytest.skip(f"no binary at {BINARY}")
     server = Evaluator("--mode", "plan", "--workers", "2", "--trial-data", request.param)
-    paths = [*HONEST, *CHEATS, SOUND]
+    paths = [*HONEST, *JUDGED[request.param], SOUND]
 
     def judge(path):
         return server.judge(*reversed(parts(path)), timeout_s=timeout_of(path))
@@ -87,7 +91,15 @@ def test_honest_work_is_accepted_as_written(verdicts, path, request):
     assert verdict["correct"] and verdict["mode"] == "plan" and not mechanisms(verdict) - {""}, verdict
 
 
-@pytest.mark.parametrize("path", cases(CHEATS))
+@pytest.mark.parametrize(
+    "verdicts, path",
+    [
+        pytest.param(data, *case.values, id=f"{case.id}-{data}", marks=case.marks)
+        for data, cheats in JUDGED.items()
+        for case in cases(cheats)
+    ],
+    indirect=["verdicts"],
+)
 def test_a_cheat_is_stopped_by_what_it_names(verdicts, path):
     verdict, wanted = verdicts[path], line(path, "stopped by")
     assert not verdict["correct"] and wanted in mechanisms(verdict), verdict
@@ -136,9 +148,10 @@ def test_every_row_has_two_cheats():
 def test_counts(verdicts, capsys):
     """Those that are known (xfail) count, too."""
     refused = [path.stem for path in HONEST if not verdicts[path]["correct"]]
-    accepted = [path.stem for path in CHEATS if verdicts[path]["correct"]]
+    cheats = [path for path in CHEATS if path in verdicts]
+    accepted = [path.stem for path in cheats if verdicts[path]["correct"]]
     with capsys.disabled():
-        print(f"\n{len(CHEATS)} cheats, {len(accepted)} accepted {accepted}; ", end="")
+        print(f"\n{len(cheats)} cheats, {len(accepted)} accepted {accepted}; ", end="")
         print(f"{len(HONEST)} honest solutions, {len(refused)} refused {refused}")
-    assert accepted == [path.stem for path in CHEATS if line(path, "xfail")]
+    assert accepted == [path.stem for path in cheats if line(path, "xfail")]
     assert refused == [path.stem for path in HONEST if line(path, "xfail")]

@@ -278,36 +278,41 @@ def test_replayed_groups_are_trained_on_again_and_a_kill_changes_nothing(undistu
     assert again.weights("rl") == once.weights("rl")
 
 
-def test_new_weights_every_second_step_and_a_kill_changes_nothing(tmp_path):
-    flags = ["--set", "rl.update_interval=2", "--set", "stages=[sft, rl]"]
-    once = Run(tmp_path / "a", *flags)
-    once.finish()
-    rl = once.steps("rl")
+EVERY_SECOND = flags(["rl.update_interval=2", "stages=[sft, rl]"])
+
+
+@pytest.fixture(scope="module")
+def every_second(tmp_path_factory):
+    """An undisturbed run whose engines get every second step's weights."""
+    run = Run(tmp_path_factory.mktemp("every_second") / "a", *EVERY_SECOND)
+    run.finish()
+    return run
+
+
+def test_new_weights_every_second_step_and_a_kill_changes_nothing(every_second, tmp_path):
+    rl = every_second.steps("rl")
     assert [step["on_policy_fraction"] for step in rl] == [float(s % 2 == 0) for s in range(STEPS)]
     assert all(step["stale_sequences"] == 0 for step in rl)
-    again = Run(tmp_path / "b", *flags)
+    again = Run(tmp_path / "a", *EVERY_SECOND)
     for step, role in ((2, "engine-0"), (3, "trainer")):  # after an update, and between two
         again.wait_for_rl_step(step)
         os.kill(again.pid_of(role), signal.SIGKILL)
     again.finish()
-    assert again.weights("rl") == once.weights("rl")
+    assert again.weights("rl") == every_second.weights("rl")
 
 
-def test_a_stop_between_two_updates_changes_nothing(tmp_path):
+def test_a_stop_between_two_updates_changes_nothing(every_second, tmp_path):
     """The trainer has step 3, the engines the weights of step 2, which step 4 is sampled from."""
-    flags = ["--set", "rl.update_interval=2", "--set", "stages=[sft, rl]"]
-    once = Run(tmp_path / "a", *flags)
-    once.finish()
-    stopped = Run(tmp_path / "b", *flags)
+    stopped = Run(tmp_path / "a", *EVERY_SECOND)
     stopped.wait_for_rl_step(3)
     stopped.process.send_signal(signal.SIGINT)
     assert "--resume" in stopped.finish(code=130)
     saved = sorted(path.name for path in (stopped.output / "checkpoints/rl").glob("step-*"))
     assert saved and all(int(name.removeprefix("step-")) % 2 == 0 for name in saved), saved
-    resumed = Run(tmp_path / "b", *flags, "--resume")
+    resumed = Run(tmp_path / "a", *EVERY_SECOND, "--resume")
     resumed.finish()
-    assert resumed.weights() == once.weights()
-    assert resumed.ledger() == once.ledger()
+    assert resumed.weights() == every_second.weights()
+    assert resumed.ledger() == every_second.ledger()
     assert [step["on_policy_fraction"] for step in resumed.steps("rl")] == [float(s % 2 == 0) for s in range(STEPS)]
 
 
