@@ -411,20 +411,22 @@ def test_stopped_in_any_stage_it_resumes_to_the_same(undisturbed, tmp_path):
 
 def test_a_bench_commits_nothing_before_its_rows_are_kept(tmp_path):
     """What is committed may be forgotten, and a run that goes on without the rows measures again."""
-    # So many that it does not end before its state is in the way.
-    flags = ["--set", "stages=[bench]", "--set", "bench.models=[base]", "--set", "bench.samples=64"]
-    run = Run(tmp_path / "a", *flags)
+    flags = ["--set", "stages=[bench]", "--set", "bench.models=[base]"]
+    disk = HeldDisk(tmp_path)  # it does not end before its state is in the way
+    disk.refuse("figures.json")
+    run = Run(tmp_path / "a", *flags, program=disk.program)
     run.wait_for(lambda: run.status()["stage"] == "bench base", "the bench")
     state, kept = run.output / "state.json", run.output / "kept.json"
     state.rename(kept)
     state.mkdir()  # no file can take its place
+    disk.take("figures.json")
     assert "--resume" in run.finish(code=1)
     assert run.query("SELECT count(*) FROM commits") == [(0,)]
     state.rmdir()
     kept.rename(state)
     resumed = Run(tmp_path / "a", *flags, "--resume")
     resumed.finish()
-    assert [(row["turns"], row["samples"]) for row in resumed.table()] == [(1, 128), (2, 128)]
+    assert [(row["turns"], row["samples"]) for row in resumed.table()] == [(1, 2), (2, 2)]
     assert resumed.query("SELECT count(*) FROM commits") == [(2,)]
 
 
