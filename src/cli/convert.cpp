@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/pending_folder.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/python_call.h"
@@ -60,10 +61,10 @@ std::optional<fs::path> find_torch_dist(const fs::path& path) {
   return fs::exists(folder / ".metadata") ? std::optional(folder) : std::nullopt;
 }
 
-fs::path beside(const std::string& output) {
-  const fs::path parent = fs::absolute(output).lexically_normal().parent_path();
-  fs::create_directories(parent);
-  return parent;
+// Beside the output: where its disk has room, this has.
+fs::path conversion_of(const std::string& output) {
+  const fs::path path = fs::absolute(output).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).string() + ".conversion";
 }
 
 void convert_with_python(const ConvertFlags& flags, const fs::path& from, const fs::path& to,
@@ -87,7 +88,7 @@ void write_hugging_face(const model::Model& model, const fs::path& of, const std
 void convert(const ConvertFlags& flags) {
   const at::ScalarType dtype = kernels::parse_dtype(flags.dtype, at::kCPU);
   const std::optional<fs::path> megatron = find_torch_dist(flags.model);
-  const TemporaryFolder temporary(".tritonforge-convert", beside(flags.output));
+  const PendingFolder temporary(conversion_of(flags.output));
   if (flags.to == kTorchDist) {
     if (megatron) fail(ErrorKind::kUsage, "{} is a torch_dist checkpoint already", flags.model);
     const model::Model model = model::load_model(flags.model, dtype, at::kCPU);

@@ -52,14 +52,15 @@ Json RunList::index() const {
   return lines;
 }
 
-RunFolder& RunList::open(const std::string& name, const Followed& followed, bool* opened) {
+RunFolder& RunList::open(const std::string& name, const Followed& followed, const Begin& begin) {
   const std::string wanted = !many_ && name.empty() ? only() : name;
   const auto known = std::find_if(open_.begin(), open_.end(), [&](const auto& one) { return one.first == wanted; });
-  if (opened != nullptr) *opened = known == open_.end();
   if (known != open_.end()) {
     open_.splice(open_.begin(), open_, known);
   } else {
-    open_.emplace_front(wanted, std::make_unique<RunFolder>(path_of(wanted)));
+    auto run = std::make_unique<RunFolder>(path_of(wanted));
+    begin(*run);
+    open_.emplace_front(wanted, std::move(run));
     if (open_.size() > kMostOpen) {
       const auto last = std::prev(open_.rend(), kKept);
       const auto idle = std::find_if(open_.rbegin(), last, [&](const auto& one) { return !followed(one.first); });

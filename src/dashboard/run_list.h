@@ -24,9 +24,11 @@ class RunList {
   // One line a run, the newest first: {"name", "state", "reason", "stage", "progress", "started", "time", "rows"}. A
   // run's state is what its status.json says.
   Json index() const;
-  // Of one run the name may be empty. Throws kNotFound with the nearest name; `opened` says whether it was read just
-  // now. The reference holds for the next kKept - 1 calls; of a run that is `followed`, while it is.
-  RunFolder& open(const std::string& name, const Followed& followed, bool* opened = nullptr);
+  using Begin = std::function<void(RunFolder& run)>;
+  // Of one run the name may be empty. Throws kNotFound with the nearest name. A run that is not open yet is given to
+  // `begin` first: what that throws leaves it closed. The reference holds for the next kKept - 1 calls; of a run that
+  // is `followed`, while it is.
+  RunFolder& open(const std::string& name, const Followed& followed, const Begin& begin = [](RunFolder&) {});
   std::vector<std::string> names() const;
   std::vector<std::pair<std::string, RunFolder*>> open_runs();
   const fs::path& path() const { return folder_; }

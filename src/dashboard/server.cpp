@@ -149,15 +149,13 @@ struct DashboardServer::Impl {
 // From its first request on a run is followed: its files as they are now, then the rest of its trajectories and what
 // comes, by the watcher.
 RunFolder& DashboardServer::Impl::open(const std::string& name) {
-  bool opened = false;
   const auto followed = [this](const std::string& run) {
     return std::any_of(listeners.begin(), listeners.end(), [&](const Listener& one) { return one.run == run; });
   };
-  RunFolder& folder = runs.open(name, followed, &opened);
-  if (!opened) return folder;
-  watch.add(folder.path());
-  if (folder.poll().more) watch.wake();
-  return folder;
+  return runs.open(name, followed, [this](RunFolder& folder) {
+    watch.add(folder.path());
+    if (folder.poll().more) watch.wake();
+  });
 }
 
 void DashboardServer::Impl::send(const std::string& run, const std::string& text) {

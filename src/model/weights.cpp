@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/nearest.h"
+#include "base/pending_folder.h"
 #include "kernels/tensor_checksum.h"
 #include "model/gguf_weights.h"
 #include "model/weight_files.h"
@@ -253,27 +254,17 @@ std::map<std::string, std::string> checksums_of(const std::vector<std::pair<std:
 }
 
 std::map<std::string, std::string> save_model(const Model& model, const fs::path& folder) {
-  const auto target = fs::absolute(folder).lexically_normal();
-  const fs::path parent = target.has_filename() ? target.parent_path() : target.parent_path().parent_path();
-  const std::string name = (target.has_filename() ? target : target.parent_path()).filename().string();
-  if (fs::exists(target) &&
-      !(fs::is_directory(target) && (fs::is_empty(target) || fs::exists(target / "config.json")))) {
-    fail(ErrorKind::kUsage, "{} is there and is not a model's folder: not replaced", target.string());
+  if (fs::exists(folder) &&
+      !(fs::is_directory(folder) && (fs::is_empty(folder) || fs::exists(folder / "config.json")))) {
+    fail(ErrorKind::kUsage, "{} is there and is not a model's folder: not replaced", fs::absolute(folder).string());
   }
-  std::error_code error;
-  fs::create_directories(parent, error);
-  if (error) fail(ErrorKind::kUnavailable, "cannot create {}: {}", parent.string(), error.message());
-  TemporaryFolder pending(name + ".tmp", parent);
-  const fs::path content = pending.path() / "model";
-  fs::create_directory(content);
-
+  const PendingFolder pending(folder);
+  const fs::path& content = pending.path();
   write_model_config(model.config(), model.dtype(), content);
   const WeightFiles files = weight_files({model.named_parameters()});
   if (files.size() > 1) write_weight_index(files, content);
   const auto sums = write_weight_files(files, 0, content);
-  fsync_path(content);
-  put_in_place(content, target);
-  fsync_path(parent);
+  pending.put_in_place();
   return sums;
 }
 

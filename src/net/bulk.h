@@ -52,6 +52,7 @@ class BulkServer {
   void offer(uint64_t version, const fs::path& file);
   // Whoever asks for this version waits for offer().
   void announce(uint64_t version);
+  size_t waiting() const;  // connections that do
 
  private:
   struct Impl;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -168,12 +169,11 @@ struct BulkServer::Impl {
     if (error) co_return false;
     const BulkRequest request = bulk_request(bytes);
     std::shared_ptr<Offer> offer = find(request.version, connection);
-    if (offer == nullptr || offer->version != request.version) {
-      connection.rest(is_announced(request.version) ? options.stall_s : 0);
-      connection.awaits_offer = true;
+    if (connection.awaits_offer) {
+      connection.rest(options.stall_s);
       co_await connection.limit.async_wait(kTuple);  // offer() ends it
       connection.awaits_offer = false;
-      offer = find(request.version, connection);
+      offer = stop_waiting(connection);
     }
 
     BulkHead head{BulkStatus::kHere, request.version, request.piece, 0, 0};
@@ -235,12 +235,14 @@ struct BulkServer::Impl {
   std::shared_ptr<Offer> find(uint64_t version, Connection& connection) {
     const std::lock_guard lock(mutex);
     const bool wanted = current == nullptr || current->version != version;
-    if (wanted && announced == version) waiting.push_back(connection.shared_from_this());
+    connection.awaits_offer = wanted && announced == version;
+    if (connection.awaits_offer) waiting.insert(connection.shared_from_this());
     return current;
   }
-  bool is_announced(uint64_t version) {
+  std::shared_ptr<Offer> stop_waiting(Connection& connection) {
     const std::lock_guard lock(mutex);
-    return announced == version;
+    waiting.erase(connection.shared_from_this());
+    return current;
   }
 
   const BulkServerOptions options;
@@ -249,8 +251,8 @@ struct BulkServer::Impl {
   std::mutex mutex;  // the next two
   uint64_t announced = kNoPiece;
   std::shared_ptr<Offer> current;
-  asio::io_context io;                 // what follows goes before it
-  std::vector<ConnectionPtr> waiting;  // likewise under the mutex
+  asio::io_context io;              // what follows goes before it
+  std::set<ConnectionPtr> waiting;  // likewise under the mutex
   asio::executor_work_guard<asio::io_context::executor_type> guard;
   tcp::acceptor acceptor;
   std::vector<std::thread> threads;
@@ -262,7 +264,7 @@ int BulkServer::port() const { return impl_->acceptor.local_endpoint().port(); }
 
 void BulkServer::offer(uint64_t version, const fs::path& file) {
   auto offer = std::make_shared<Offer>(version, file);
-  std::vector<Impl::ConnectionPtr> waiting;
+  std::set<Impl::ConnectionPtr> waiting;
   {
     const std::lock_guard lock(impl_->mutex);
     std::swap(impl_->current, offer);
@@ -273,6 +275,11 @@ void BulkServer::offer(uint64_t version, const fs::path& file) {
     asio::post(connection->stream.get_executor(), [connection] {
       if (connection->awaits_offer) connection->limit.cancel();
     });
+}
+
+size_t BulkServer::waiting() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->waiting.size();
 }
 
 void BulkServer::announce(uint64_t version) {

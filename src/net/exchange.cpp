@@ -264,6 +264,8 @@ awaitable<void> exchange(std::shared_ptr<ExchangeState> state, std::shared_ptr<S
     error = co_await one.run(head_seen);
   } catch (const Error& failed) {
     error = failed;
+  } catch (const std::exception& failed) {
+    error = Error(ErrorKind::kInternal, fmt::format("{} {}: {}", request.method, request.url, failed.what()));
   }
   state->socket.reset();
   // What fails at once does not fail within the call that began it; a reply has had to be waited for.

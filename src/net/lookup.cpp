@@ -4,7 +4,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <thread>
+
+#include "base/error.h"
 
 namespace tritonforge::net {
 namespace {
@@ -23,7 +26,11 @@ error_code error_of_lookup(int error) {
 }  // namespace
 
 void Lookup::begin(const std::string& host) {
-  std::thread([self = shared_from_this(), host] { self->run(host); }).detach();
+  try {
+    std::thread([self = shared_from_this(), host] { self->run(host); }).detach();
+  } catch (const std::system_error& error) {
+    fail(ErrorKind::kUnavailable, "looking up {}: no thread for it: {}", host, error.code().message());
+  }
 }
 
 void Lookup::run(const std::string& host) {
@@ -68,12 +75,10 @@ void Lookup::remove(const std::shared_ptr<Waiter>& waiter) {
 
 std::shared_ptr<Lookup> Lookups::of(const std::string& host) {
   std::erase_if(under_way_, [](const auto& one) { return one.second->is_over(); });
-  auto& lookup = under_way_[host];
-  if (!lookup) {
-    lookup = std::make_shared<Lookup>();
-    lookup->begin(host);
-  }
-  return lookup;
+  if (const auto known = under_way_.find(host); known != under_way_.end()) return known->second;
+  const auto lookup = std::make_shared<Lookup>();
+  lookup->begin(host);
+  return under_way_.emplace(host, lookup).first->second;
 }
 
 }  // namespace tritonforge::net

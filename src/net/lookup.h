@@ -19,7 +19,7 @@ class Lookup : public std::enable_shared_from_this<Lookup> {
     const asio::any_io_executor executor;
     Signal woken;
   };
-  void begin(const std::string& host);
+  void begin(const std::string& host);  // throws kUnavailable where there is no thread for it
   bool is_over() const;
   bool wait(Deadline deadline);  // of a thread that has no loop; false: it is not over
   void add(std::shared_ptr<Waiter> waiter);
@@ -41,7 +41,7 @@ class Lookup : public std::enable_shared_from_this<Lookup> {
 // Those of one loop: a name has one thread at a time, however many ask for it.
 class Lookups {
  public:
-  std::shared_ptr<Lookup> of(const std::string& host);
+  std::shared_ptr<Lookup> of(const std::string& host);  // throws as begin() does
 
  private:
   std::map<std::string, std::shared_ptr<Lookup>> under_way_;

@@ -85,6 +85,8 @@ Carrier Launcher::carrier(const Job& job, size_t, const Place& place) {
        place.host);
 }
 
+int Launcher::free_port_of(const std::string&) { return free_port(); }
+
 std::vector<Place> Launcher::place(const Job& job) {
   std::lock_guard lock(mutex_);
   std::vector<Moved>& mine = taken_[job.role];
@@ -156,7 +158,7 @@ std::unique_ptr<Launched> Launcher::start(const Job& given) {
   std::string rendezvous;
   if (places.size() > 1) {
     addresses = addresses_of(places);
-    rendezvous = fmt::format("{}:{}", addresses.front(), free_port());
+    rendezvous = fmt::format("{}:{}", addresses.front(), free_port_of(places.front().host));
     job.env["TRITONFORGE_RENDEZVOUS_KEY"] = net::random_key();
   }
   std::vector<Launched::Member> members;

@@ -86,6 +86,7 @@ class Launcher {
   virtual Carrier carrier(const Job& job, size_t rank, const Place& place);  // only for other hosts
   // The name or address at which other machines find that host.
   virtual std::string network_name(const std::string& host) const { return host.substr(host.find('@') + 1); }
+  virtual int free_port_of(const std::string& host);  // any from 20000 that nobody there listens on
   static constexpr int kCarrierLost = 255;
   const Layout& layout() const { return layout_; }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -117,6 +118,18 @@ std::string RemoteLauncher::binary_there() const {
 }
 
 std::string RemoteLauncher::agent_command() const { return binary_there() + " agent"; }
+
+// What is free on this machine says nothing of that one.
+int RemoteLauncher::free_port_of(const std::string& host) {
+  if (host == kHead) return Launcher::free_port_of(host);
+  const auto said = run_command(on_host(host, agent_command() + " --free-port", /*has_input=*/false), kCheckTimeout);
+  if (said.exit_code == kCarrierLost) return Launcher::free_port_of(host);  // who starts something there is told so
+  int port = 0;
+  std::from_chars(said.output.data(), said.output.data() + said.output.size(), port);
+  if (said.exit_code != 0 || port == 0)
+    fail(ErrorKind::kUnavailable, "{}: no free port was named there (the message is above)", host);
+  return port;
+}
 
 int RemoteLauncher::run(const std::string& host, const std::string& command, const std::stop_token& stop) const {
   ChildProcess carrier({.argv = on_host(host, command, /*has_input=*/false), .stdout_file = "/dev/null"});

@@ -23,6 +23,7 @@ class RemoteLauncher : public Launcher {
   virtual std::vector<std::string> on_host(const std::string& host, const std::string& command,
                                            bool has_input) const = 0;
   std::string agent_command() const;  // after prepare()
+  int free_port_of(const std::string& host) override;
   // Ends with the command's exit code; throws kMachine where the host is not reached.
   int run(const std::string& host, const std::string& command, const std::stop_token& stop) const;
 

@@ -149,7 +149,7 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
   specs.push_back(role("buffer", "buffer", buffer.url(), to_flags(options)));
   specs.back().argv.insert(specs.back().argv.end(), {"--grace", fmt::format("{}", kTurnGrace)});
   if (!config.model.is_chat()) specs.back().argv.insert(specs.back().argv.end(), {"--tokenizer", model.string()});
-  specs.back().stops_first = true;  // a turn under way needs engine and evaluator to its end
+  specs.back().stop_turn = 1;  // a turn under way needs engine and evaluator to its end
   specs.back().grace_s = kTurnGrace + 5;
   for (size_t i = 0; i < processes; ++i) {
     generator.name = fmt::format("generator-{}", i);
@@ -158,7 +158,7 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
     RoleSpec& spec = specs.back();
     spec.argv.insert(spec.argv.end(), {"--grace", fmt::format("{}", kTurnGrace)});
     if (!config.model.is_chat()) spec.argv.insert(spec.argv.end(), {"--tokenizer", model.string()});
-    spec.stops_first = true;  // as the buffer, which takes what they hand over meanwhile
+    spec.stop_turn = 0;  // they hand over to the buffer what they end
     spec.grace_s = kTurnGrace + 5;
   }
 

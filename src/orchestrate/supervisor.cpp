@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <deque>
+#include <numeric>
 #include <sstream>
 
 #include "base/error.h"
@@ -76,7 +78,7 @@ namespace {
 // Whether the reply to /health is of the process that was started, and not of another one that has its port.
 bool is_instance(const net::Response& reply, const std::string& instance) {
   const Json body = parse_json_or_discard(reply.body);
-  return !body.is_object() || !body.contains("instance") || body["instance"] == instance;
+  return body.is_object() && body.contains("instance") && body["instance"] == instance;
 }
 
 }  // namespace
@@ -294,13 +296,13 @@ void Supervisor::stop(const std::string& name) {
 }
 
 void Supervisor::stop_all() {
-  for (const bool first : {true, false}) {
+  for (int turn = 0; turn <= RoleSpec::kLastTurn; ++turn) {
     std::vector<std::shared_ptr<Role>> roles;
     {
       std::lock_guard lock(mutex_);
       closing_ = true;
       for (const auto& role : roles_) {
-        if (first && !role->spec.stops_first) continue;
+        if (role->spec.stop_turn > turn) continue;
         role->stopping = true;
         role->status.detail = "stopping";
         if (role->process) role->process->signal(killing_ ? SIGKILL : SIGTERM);
@@ -333,10 +335,12 @@ void Supervisor::kill_all() {
 
 double Supervisor::longest_grace_s() const {
   std::lock_guard lock(mutex_);
-  double first = 0, others = 0;
-  for (const auto& role : roles_)
-    (role->spec.stops_first ? first : others) = std::max(role->spec.stops_first ? first : others, grace_of(*role));
-  return first + others;
+  std::array<double, RoleSpec::kLastTurn + 1> longest{};
+  for (const auto& role : roles_) {
+    double& of_turn = longest.at(static_cast<size_t>(role->spec.stop_turn));
+    of_turn = std::max(of_turn, grace_of(*role));
+  }
+  return std::accumulate(longest.begin(), longest.end(), 0.0);
 }
 
 std::vector<RoleStatus> Supervisor::status() const {

@@ -39,6 +39,7 @@ struct SupervisorOptions {
 };
 
 struct RoleSpec {
+  static constexpr int kLastTurn = 2;
   std::string name;               // engine-0
   std::vector<std::string> argv;  // with its --port
   std::map<std::string, std::string> env;
@@ -49,7 +50,7 @@ struct RoleSpec {
   bool publishes = false;              // weights, to engines of other hosts
   double ready_timeout_s = 120;
   double grace_s = 10;           // between SIGTERM and SIGKILL: what it may have to save
-  bool stops_first = false;      // it ends what it does with the help of the others
+  int stop_turn = kLastTurn;     // from 0 on: it ends what it does with the help of those of later turns
   bool restart_when_red = true;  // false: its red is that of others, a restart mends nothing
   // Brings a new process up to date (weights, registration) before it is used. May throw: counts as a death.
   std::function<void(bool restarted)> on_ready;
@@ -77,7 +78,7 @@ class Supervisor {
   // Starts roles side by side and waits until all are ready; throws naming the role, with the end of its log.
   void start(std::vector<RoleSpec> specs);
   void stop(const std::string& name);  // SIGTERM, then SIGKILL after its grace
-  // For good: those that stop first, then all others at once. From the beginning on every call about a role throws.
+  // For good: turn after turn, those of one at once. From the beginning on every call about a role throws.
   void stop_all();
   void kill_all();  // ends the graces of a stop that is under way: SIGKILL to all; returns at once
   double longest_grace_s() const;

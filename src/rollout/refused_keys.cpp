@@ -6,9 +6,10 @@ namespace tritonforge::rollout {
 
 bool RefusedKeys::enter(const std::string& url, std::stop_token stop) {
   std::unique_lock lock(mutex_);
-  while (!stop.stop_requested()) {
+  while (true) {
     const auto refusal = refusals_.find(url);
-    if (refusal == refusals_.end()) return true;
+    if (refusal == refusals_.end()) return true;  // also after a stop: what is under way is brought to its end
+    if (stop.stop_requested()) return false;
     const auto now = Clock::now();
     const auto again = refusal->second.again;
     if (again <= now) {
@@ -17,7 +18,6 @@ bool RefusedKeys::enter(const std::string& url, std::stop_token stop) {
     }
     changed_.wait_until(lock, stop, again, [&] { return !refusals_.contains(url); });
   }
-  return false;
 }
 
 void RefusedKeys::refused(const std::string& url, const std::string& line) {

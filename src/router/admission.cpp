@@ -24,6 +24,8 @@ double TokenBucket::take(Clock::time_point now) {
   return 0;
 }
 
+void TokenBucket::give_back() { level_ = std::min(burst_, level_ + 1); }
+
 Admission::Admission(AdmissionOptions options)
     : options_(options),
       buckets_{TokenBucket{options.training_rate, options.burst}, TokenBucket{options.evaluation_rate, options.burst}} {
@@ -67,13 +69,16 @@ uint64_t Admission::ask(Priority priority, Deadline deadline, Start start) {
   // It waits, in the place of another if need be.
   Start refused;
   if (count() >= static_cast<size_t>(options_.max_waiting)) {
-    auto& evaluations = waiting_[static_cast<size_t>(Priority::kEvaluation)];
+    constexpr auto kEvaluation = static_cast<size_t>(Priority::kEvaluation);
+    auto& evaluations = waiting_[kEvaluation];
     if (priority == Priority::kTraining && !evaluations.empty()) {
       const auto youngest = std::prev(evaluations.end());
       refused = std::move(youngest->second.start);
       evaluations.erase(youngest);
+      buckets_[kEvaluation].give_back();
     } else {
       refused = std::exchange(start, nullptr);
+      buckets_[kind].give_back();
     }
   }
   if (start) {

@@ -41,6 +41,7 @@ class TokenBucket {
   TokenBucket(double rate, double burst) : rate_(rate), burst_(burst), level_(burst) {}
   // 0: taken. Otherwise the seconds until there is a token. A rate of 0 refuses nothing.
   double take(Clock::time_point now);
+  void give_back();  // what was taken for a request that was refused all the same
 
  private:
   double rate_, burst_, level_;

@@ -49,6 +49,7 @@ struct Proxy::Forward : std::enable_shared_from_this<Forward> {
   std::string content_type, body;
   bool streaming = false, refused = false;  // refused: busy, another worker is asked
   bool brief = false;                       // its body is read to keep the connection, where nobody wants it
+  bool too_long = false;                    // nobody could hold it
 
   std::mutex mutex;
   std::shared_ptr<net::AsyncCall> call;
@@ -58,7 +59,16 @@ struct Proxy::Forward : std::enable_shared_from_this<Forward> {
 
 namespace {
 
+// Of a reply that is held until it is whole. An engine's longest have log-probabilities of a hundred tokens a place.
+constexpr uint64_t kLongestReply = uint64_t{1} << 30;
+
 bool is_busy(int status) { return status == 429 || status == 503; }
+
+uint64_t bytes_of(const std::string& length) {
+  uint64_t bytes = 0;
+  const auto [end, error] = std::from_chars(length.data(), length.data() + length.size(), bytes);
+  return error == std::errc() ? bytes : UINT64_MAX;
+}
 
 // A client's own barrier stays where it is the higher one, or no number, which is the worker's to refuse.
 void raise_barrier(Headers& headers, int64_t version) {
@@ -125,6 +135,7 @@ void Proxy::Forward::on_head(int code, Headers headers) {
   content_type = type.empty() ? "" : std::move(type.mapped());
   const auto length = head.find("content-length");  // stays: a reply to HEAD has no other
   const bool has_length = length != head.end();
+  too_long = has_length && outgoing.method != "HEAD" && bytes_of(length->second) > kLongestReply;
   head.erase("transfer-encoding");
   head["x-worker"] = worker->url();
   refused = is_busy(code) && !proxy.registry_.usable(tried).empty();
@@ -139,6 +150,7 @@ void Proxy::Forward::on_head(int code, Headers headers) {
 
 bool Proxy::Forward::on_body(std::string_view bytes) {
   if (refused) return brief;
+  if (too_long) return false;
   if (streaming) return reply->write(std::string(bytes));
   body += bytes;
   return true;
@@ -154,6 +166,9 @@ void Proxy::Forward::on_done(std::optional<Error> error, bool head_seen) {
       return;
     }
   }
+  if (!error && too_long)
+    error = Error(ErrorKind::kUnavailable,
+                  fmt::format("{}: a reply of more than {} bytes", outgoing.url, kLongestReply));
   worker->count(error ? 0 : status);
   if (!error) {
     worker->answered();

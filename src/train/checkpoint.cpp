@@ -13,6 +13,7 @@
 #include "base/config.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/pending_folder.h"
 #include "contract/weights.h"
 #include "kernels/device.h"
 #include "model/weights.h"
@@ -56,28 +57,14 @@ void copy_tokenizer(const fs::path& source, const fs::path& folder) {
 
 // Builds a folder under a temporary name with `fill`, syncs it and puts it in place of `folder`.
 template <typename Fill>
-void write_folder(const fs::path& wanted, const Fill& fill) {
-  // "x/" is x: what is beside it is not in it.
-  const fs::path folder = wanted.has_filename() ? wanted : wanted.parent_path();
-  const fs::path temporary = folder.string() + fmt::format(".tmp-{}", ::getpid());
-  const fs::path parent = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
-  std::error_code ignored;
+void write_folder(const fs::path& folder, const Fill& fill) {
+  const PendingFolder pending(folder);
   try {
-    fs::create_directories(parent);
-    fs::remove_all(temporary);
-    fs::create_directory(temporary);
-    fill(temporary);
-    fsync_path(temporary);
-    put_in_place(temporary, folder);
-    fsync_path(parent);
+    fill(pending.path());
+    pending.put_in_place();
   } catch (const fs::filesystem_error& error) {
-    fs::remove_all(temporary, ignored);
     fail(ErrorKind::kUnavailable, "cannot write {}: {}", folder.string(), error.code().message());
-  } catch (...) {
-    fs::remove_all(temporary, ignored);
-    throw;
   }
-  fs::remove_all(temporary, ignored);  // what was replaced
 }
 
 Json read_state(const fs::path& path) {

@@ -405,6 +405,24 @@ def test_a_generator_that_falls_silent_loses_what_it_holds(tmp_path, peers):
         buffer.close()
 
 
+def test_a_generator_that_is_stopped_hands_over_what_was_under_way(tmp_path, peers):
+    buffer = Buffer(tmp_path, peers, concurrency=0)
+    generator = Generator(buffer, peers, "generator-0")
+    try:
+        peers.hold.clear()
+        asked = groups(1, 4)
+        asked["options"]["max_turns"] = 1
+        assert call(buffer.url + "/v2/rollouts", asked)[0] == 200
+        wait_until(lambda: generator.figure("generating") == 4, "turns under way")
+        generator.process.send_signal(signal.SIGTERM)
+        peers.hold.set()
+        assert generator.process.wait(timeout=DEADLINE_S) == 0
+        assert buffer.status()["trajectories"] == 4
+    finally:
+        generator.kill()
+        buffer.close()
+
+
 def test_much_of_it_is_read_as_an_arrow_stream(tmp_path, peers):
     ipc = pytest.importorskip("pyarrow.ipc")
     buffer = Buffer(tmp_path, peers)

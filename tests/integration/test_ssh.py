@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 
@@ -204,7 +205,26 @@ def test_a_placement_of_two_ranks_trains_as_one_process_does(tmp_path):
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
+TAKES_PORTS = """
+import os, socket, sys
+parts = 32  # processes: none has more files than it may
+mine = next((part for part in range(1, parts) if os.fork() == 0), 0)
+taken = [socket.create_server((sys.argv[1], port)) for port in range(20000 + mine, 32768, parts) if port % 64]
+os.write(1, b"taken\\n")  # whole
+sys.stdin.read()
+"""
+
+
+def take_most_ports(node):
+    """Of its own address, by another program that is there: one in 64 is left of those that a run chooses from."""
+    words = node.command(sys.executable, "-c", TAKES_PORTS, node.address)
+    program = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert [program.stdout.readline() for _ in range(32)] == 32 * ["taken\n"]
+    return program
+
+
 def test_ranks_on_two_hosts_train_as_one_process_does(alone, nodes, tmp_path):
+    other = take_most_ports(nodes[0])
     settings = [*SMALL, "stages=[sft]", "placement.hosts=[node-1, node-2]", "placement.actor.dp=2"]
     run = Run(tmp_path, "--launcher", "ssh", *flags([*settings, f"placement.ssh_config={tmp_path}/ssh_config"]))
     run.wait_for(lambda: all(ours_beyond_loopback(node) for node in nodes), "ranks that have met")
@@ -217,6 +237,7 @@ def test_ranks_on_two_hosts_train_as_one_process_does(alone, nodes, tmp_path):
     run.finish()
     losses = [[step["loss"] for step in each.steps("sft")] for each in (run, alone)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    other.communicate()
 
 
 def answer_of(address):

@@ -237,25 +237,42 @@ TEST(RunList, ARunThatSomebodyFollowsStaysOpen) {
   TemporaryFolder folder("runs-test");
   RunList runs(folder.path(), /*many=*/true);
   bool opened = false;
+  const auto begin = [&](RunFolder&) { opened = true; };
   for (size_t i = 0; i < 2 * RunList::kMostOpen; ++i) {
     const std::string name = fmt::format("r{}", i);
     fs::create_directories(folder.path() / name);
     write_file_atomic(folder.path() / name / "status.json", "{}");
-    runs.open(name, [](const std::string& one) { return one == "r0"; }, &opened);
-    EXPECT_TRUE(opened);
+    runs.open(name, [](const std::string& one) { return one == "r0"; }, begin);
+    EXPECT_TRUE(std::exchange(opened, false));
   }
   EXPECT_EQ(runs.open_runs().size(), RunList::kMostOpen);
-  runs.open("r0", nobody, &opened);
+  runs.open("r0", nobody, begin);
   EXPECT_FALSE(opened);
-  runs.open("r1", nobody, &opened);
+  runs.open("r1", nobody, begin);
   EXPECT_TRUE(opened);
+}
+
+TEST(RunList, ARunWhoseBeginningFailedBeginsAnew) {
+  TemporaryFolder folder("runs-test");
+  fs::create_directories(folder.path() / "a");
+  write_file_atomic(folder.path() / "a/status.json", "{}");
+  RunList runs(folder.path(), /*many=*/true);
+  int begun = 0;
+  const auto unwatched = [&](RunFolder&) {
+    if (++begun == 1) fail(ErrorKind::kUnavailable, "cannot watch");
+  };
+  EXPECT_THROW(runs.open("a", nobody, unwatched), Error);
+  EXPECT_TRUE(runs.open_runs().empty());
+  for (int i = 0; i < 2; ++i) runs.open("a", nobody, unwatched);
+  EXPECT_EQ(begun, 2);
 }
 
 TEST(Dashboard, ARunThatCannotBeReadStopsNoOther) {
   TemporaryFolder folder("runs-test");
-  fs::create_directories(folder.path() / "broken/status.json");  // no file
-  fs::create_directories(folder.path() / "whole");
-  write_file_atomic(folder.path() / "whole/status.json", "{}");
+  for (const char* name : {"broken", "whole"}) {
+    fs::create_directories(folder.path() / name);
+    write_file_atomic(folder.path() / name / "status.json", "{}");
+  }
   RunList runs(folder.path(), /*many=*/true);
   DashboardServer page(runs, {});
   page.start();
@@ -272,11 +289,28 @@ TEST(Dashboard, ARunThatCannotBeReadStopsNoOther) {
   });
   ASSERT_EQ(begun.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
   // The broken one is asked for last, so it is looked at first.
-  EXPECT_NE(net::HttpClient().get(page.url() + "/api/status?run=broken").value().status, 200);
+  EXPECT_EQ(net::HttpClient().get(page.url() + "/api/status?run=broken").value().status, 200);
+  fs::create_directories(folder.path() / "no file");
+  fs::remove(folder.path() / "broken/status.json");
+  fs::rename(folder.path() / "no file", folder.path() / "broken/status.json");
   append(folder.path() / "whole/steps.jsonl", "{\"stage\":\"rl\",\"step\":1}\n");
   EXPECT_EQ(came.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
   page.stop();
   listener.wait();
+}
+
+TEST(Dashboard, ARunThatCouldNotBeReadIsReadOnceItCan) {
+  TemporaryFolder folder("runs-test");
+  const fs::path status = folder.path() / "a/status.json";
+  fs::create_directories(status);  // no file
+  RunList runs(folder.path(), /*many=*/true);
+  DashboardServer page(runs, {});
+  page.start();
+  net::HttpClient client;
+  for (int i = 0; i < 2; ++i) EXPECT_NE(client.get(page.url() + "/api/status?run=a").value().status, 200);
+  fs::remove(status);
+  write_file_atomic(status, Json{{"state", "running"}}.dump());
+  EXPECT_EQ(client.get_json(page.url() + "/api/status?run=a").value()["state"], "running");
 }
 
 TEST(Page, NothingInlineAndNothingFromElsewhere) {

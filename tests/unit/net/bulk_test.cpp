@@ -7,6 +7,7 @@
 #include <fstream>
 #include <future>
 #include <random>
+#include <thread>
 
 #include "base/error.h"
 #include "net/bulk_wire.h"
@@ -120,6 +121,21 @@ TEST_F(Bulk, WhatWasAnnouncedIsWaitedForAndWhatWasNotIsNot) {
   write("seven", "7");
   server.offer(7, folder.path() / "seven");
   EXPECT_EQ(fetched.get(), "7");
+}
+
+TEST_F(Bulk, WhoAsksAgainForWhatIsToComeIsRememberedOnce) {
+  BulkServer late({.key = "k1", .stall_s = 0.2});
+  late.announce(1);
+  const auto socket = greet(late.port());
+  EXPECT_EQ(socket->read_until("", 100).size(), kBulkMac);
+  const auto request = to_bytes(BulkRequest{1, kNoPiece});
+  for (int times = 0; times < 2; ++times) {
+    EXPECT_TRUE(socket->send({reinterpret_cast<const char*>(request.data()), request.size()}));
+    while (late.waiting() == 0) std::this_thread::yield();
+    EXPECT_EQ(late.waiting(), 1u);
+    EXPECT_EQ(socket->read_until("", 1000).size(), kBulkHead);  // that it is not there yet
+    EXPECT_EQ(late.waiting(), 0u);
+  }
 }
 
 TEST_F(Bulk, WithoutTheKeyNothingIsSaid) {

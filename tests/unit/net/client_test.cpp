@@ -292,6 +292,21 @@ TEST(AsyncClient, AConnectionThatNobodyUsesIsClosed) {
   ::close(fd);
 }
 
+TEST(AsyncClient, WhoThrowsIsToldOfTheEndAllTheSame) {
+  ScriptedServer server({"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"});
+  std::promise<std::optional<Error>> over;
+  AsyncClient client;
+  client.send({.url = server.url}, {.on_head = [](int, const Headers&) { throw std::runtime_error("no room"); },
+                                    .on_body = [](std::string_view) { return true; },
+                                    .on_done = [&](std::optional<Error> error, bool) { over.set_value(error); }});
+  auto outcome = over.get_future();
+  ASSERT_EQ(outcome.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  const auto error = outcome.get();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), ErrorKind::kInternal);
+  EXPECT_THAT(error->what(), HasSubstr("no room"));
+}
+
 TEST(AsyncClient, BadUrlComesThroughOnDone) {
   AsyncClient client;
   std::promise<ErrorKind> kind;

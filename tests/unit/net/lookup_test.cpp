@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -116,6 +119,32 @@ TEST_F(Lookup, ThatIsStuckEndsForAThreadThatWaitsForIt) {
   EXPECT_EQ(ipv4_of("late.test"), "127.0.0.1");
   EXPECT_EQ(own_address_towards("late.test"), "127.0.0.1");
   EXPECT_EQ(own_address_towards("127.0.0.9"), "127.0.0.1");
+}
+
+// In a child with a limit of its own, which root has none of.
+TEST_F(Lookup, WithoutAThreadForItEndsTheRequestAndNotThoseThatFollow) {
+  const std::string here = url("localhost");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(77);
+      rlimit threads{};
+      ::getrlimit(RLIMIT_NPROC, &threads);
+      const rlimit none{0, threads.rlim_max};
+      if (::setrlimit(RLIMIT_NPROC, &none) != 0) ::_exit(77);
+      HttpClient client;
+      const auto without = client.get(here);
+      if (without.ok() || without.error().kind() != ErrorKind::kUnavailable) ::_exit(1);
+      ::setrlimit(RLIMIT_NPROC, &threads);
+      ::_exit(client.get(here).ok() ? 0 : 2);
+    } catch (...) {
+      ::_exit(3);
+    }
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no limit of threads here";
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST_F(Lookup, OfANameThatIsNoneSaysSo) {

@@ -4,10 +4,11 @@ namespace tritonforge::orchestrate {
 namespace {
 
 constexpr const char* kProcess = R"(
-import http.server, sys
+import http.server, json, os, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200); self.end_headers(); self.wfile.write(b'{"status": "green"}')
+        self.send_response(200); self.end_headers()
+        self.wfile.write(json.dumps({"status": "green", "instance": os.environ["TRITONFORGE_INSTANCE"]}).encode())
     def log_message(self, *a): pass
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 )";

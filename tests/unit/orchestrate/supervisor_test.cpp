@@ -17,11 +17,13 @@ namespace {
 
 // A role in a few lines of Python: answers /health, dies on request.
 constexpr const char* kServer = R"(
-import http.server, os, sys
+import http.server, json, os, sys
+def own(text):
+    return json.dumps({"instance": os.environ["TRITONFORGE_INSTANCE"], **json.loads(text)}).encode()
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200); self.end_headers()
-        self.wfile.write(b'{"status": "green", "role": "x", "detail": "well"}')
+        self.wfile.write(own(b'{"status": "green", "role": "x", "detail": "well"}'))
     def log_message(self, *a): pass
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 )";
@@ -203,40 +205,47 @@ TEST(Supervisor, ARoleThatCallsItselfRedIsStartedAgainUnlessItsRedIsThatOfOthers
 }
 
 TEST(Supervisor, AnotherProcessOnTheRolesPortIsNotTakenForIt) {
-  TemporaryFolder logs("supervisor");
   SupervisorOptions options;
   options.start_timeout_s = 1;
-  Supervisor supervisor(logs.path(), options);
-  RoleSpec spec = server_role("buffer");
-  std::string& server = spec.argv[2];
-  server.replace(server.find("\"well\""), 6, "\"well\", \"instance\": \"another run\"");
-  try {
-    supervisor.start(one(std::move(spec)));
-    FAIL() << "it was taken for it";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(),
-                ::testing::HasSubstr("/health within 1 s: "));  // the patience that it had, not its own 30 s
+  // Of another run, and one that knows nothing of instances.
+  for (const char* answer : {R"(b'{"status": "green", "instance": "another run"}')", "b'{}'", "b'hello'"}) {
+    TemporaryFolder logs("supervisor");
+    Supervisor supervisor(logs.path(), options);
+    RoleSpec spec = server_role("buffer");
+    std::string& server = spec.argv[2];
+    const size_t begin = server.find("own(b"), end = server.find('\n', begin) - 1;
+    server.replace(begin, end - begin, answer);
+    try {
+      supervisor.start(one(std::move(spec)));
+      FAIL() << answer << " was taken for it";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(),
+                  ::testing::HasSubstr("/health within 1 s: "));  // the patience that it had, not its own 30 s
+    }
   }
 }
 
-TEST(Supervisor, TheOneThatNeedsTheOthersStopsFirst) {
+TEST(Supervisor, WhoNeedsOthersStopsBeforeThem) {
   TemporaryFolder logs("supervisor");
   Supervisor supervisor(logs.path());
   const fs::path order = logs.path() / "order";
   std::vector<RoleSpec> specs;
-  for (const char* name : {"trainer", "buffer"}) {
+  for (const char* name : {"trainer", "buffer", "generator-0"}) {
     RoleSpec spec = server_role(name);
     std::string& server = spec.argv[2];
-    server.insert(server.find("http.server.HTTPServer"), "import signal\ndef end(*a):\n    open('" + order.string() +
-                                                             "', 'a').write('" + name +
-                                                             " '); sys.exit(0)\nsignal.signal(signal.SIGTERM, end)\n");
-    spec.stops_first = std::string(name) == "buffer";
+    // The sooner it stops the longer it has to do.
+    server.insert(
+        server.find("http.server.HTTPServer"),
+        fmt::format("import signal, time\ndef end(*a):\n    time.sleep({} / 5); open('{}', 'a').write('{} '); "
+                    "sys.exit(0)\nsignal.signal(signal.SIGTERM, end)\n",
+                    specs.size(), order.string(), name));
+    spec.stop_turn = RoleSpec::kLastTurn - static_cast<int>(specs.size());
     specs.push_back(std::move(spec));
   }
   supervisor.start(std::move(specs));
-  EXPECT_EQ(supervisor.longest_grace_s(), 20);
+  EXPECT_EQ(supervisor.longest_grace_s(), 30);
   supervisor.stop_all();
-  EXPECT_EQ(read_file(order), "buffer trainer ");
+  EXPECT_EQ(read_file(order), "generator-0 buffer trainer ");
   EXPECT_THROW(supervisor.start(one(server_role("engine-0"))), Error);
 }
 

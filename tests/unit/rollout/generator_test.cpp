@@ -374,6 +374,19 @@ TEST_F(GeneratorTest, RepliesThatContradictThemselvesAreRefused) {
   EXPECT_EQ(t.turns[0].verdict.fault, Fault::kEngineFailed);
 }
 
+TEST_F(GeneratorTest, WhatIsAnsweredAfterAStopIsJudged) {
+  std::stop_source stop;
+  mock.engine = [&](const Json& body) {
+    stop.request_stop();
+    return MockPeers::reply(body, answer_with("late"), "stop");
+  };
+  mock.judge = [](const std::string&) { return MockPeers::correct(); };
+  const Peers peers(mock.options());
+  const auto trajectory = Generator(peers, codec, gate, activity).run(group_spec("g"), 0, stop.get_token());
+  ASSERT_TRUE(trajectory.has_value());
+  EXPECT_TRUE(trajectory->turns.at(0).verdict.correct);
+}
+
 TEST_F(GeneratorTest, AStopLeavesNothingHalfDone) {
   std::stop_source stop;
   mock.engine = [&](const Json&) {

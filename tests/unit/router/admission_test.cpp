@@ -53,6 +53,31 @@ TEST(Admission, AnEmptyBucketRefusesItsOwnKindAndSaysWhenToComeAgain) {
   EXPECT_GT(out.last_error->retry_after_s(), 900);
 }
 
+TEST(Admission, WhatAFullQueueRefusesCostsNoToken) {
+  Outcomes out;
+  Admission admission(
+      {.max_running = 1, .max_waiting = 1, .training_rate = 0.001, .evaluation_rate = 0.001, .burst = 3});
+  const std::string busy = kind(ErrorKind::kBusy);
+  admission.ask(Priority::kTraining, kFar, out.of("running"));
+  admission.ask(Priority::kEvaluation, kFar, out.of("waiting"));
+  for (const auto* name : {"e1", "e2", "e3"}) admission.ask(Priority::kEvaluation, kFar, out.of(name));
+  admission.ask(Priority::kTraining, kFar, out.of("t1"));  // in the place of the one that waits
+  EXPECT_THAT(out.texts, ElementsAre("running", "e1" + busy, "e2" + busy, "e3" + busy, "waiting" + busy));
+  for (const auto* name : {"t2", "t3", "t4"}) {
+    admission.ask(Priority::kTraining, kFar, out.of(name));
+    EXPECT_THAT(out.last_error->what(), HasSubstr("are under way")) << name;
+  }
+  for (const auto* name : {"running", "t1"}) out.tickets.at(name).reset();
+  out.texts.clear();
+  const auto ask = [&](Priority priority, const char* name) {
+    admission.ask(priority, kFar, out.of(name));
+    out.tickets[name].reset();  // there is room for all: the buckets alone refuse
+  };
+  for (const auto* name : {"e4", "e5", "e6", "e7"}) ask(Priority::kEvaluation, name);
+  for (const auto* name : {"t5", "t6"}) ask(Priority::kTraining, name);
+  EXPECT_THAT(out.texts, ElementsAre("e4", "e5", "e6", "e7" + busy, "t5", "t6" + busy));
+}
+
 TEST(Admission, TrainingGoesBeforeEvaluationEachInTurn) {
   Outcomes out;
   Admission admission({.max_running = 1});

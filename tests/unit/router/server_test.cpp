@@ -141,6 +141,33 @@ TEST(Router, HeadSaysHowLongTheWorkersBodyWouldBe) {
   EXPECT_EQ(head.body, "");
 }
 
+TEST(Router, AReplyThatNobodyCouldHoldIsRefusedAtItsHead) {
+  const net::Listening worker;
+  std::thread answers([&] {
+    for (int peer = worker.accept(); peer >= 0; peer = worker.accept()) {
+      char request[4096];
+      ::recv(peer, request, sizeof request, 0);
+      constexpr std::string_view kHead =
+          "HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999\r\n\r\nthe first of them";
+      ::send(peer, kHead.data(), kHead.size(), MSG_NOSIGNAL);
+      ::recv(peer, request, sizeof request, 0);  // until it is hung up on
+      ::close(peer);
+    }
+  });
+  {
+    Fleet fleet(0);
+    fleet.router->registry().add(fmt::format("http://127.0.0.1:{}", worker.port));
+    const net::ClientOptions patience{.timeout_s = 20, .headers = {{"x-timeout-s", "3"}}};
+    const auto reply = fleet.client.request("POST", fleet.server->url() + "/generate", "{}", "application/json",
+                                            &patience);
+    ASSERT_TRUE(reply.ok());
+    EXPECT_EQ(reply->status, 503);
+    EXPECT_THAT(reply->body, HasSubstr("a reply of more than 1073741824 bytes"));
+  }
+  worker.end();
+  answers.join();
+}
+
 TEST(Router, AllDownNamesThemAll) {
   Fleet fleet(2);
   fleet[0].kill();

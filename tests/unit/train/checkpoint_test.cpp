@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <future>
@@ -306,6 +308,18 @@ TEST(Checkpoint, AMomentOfAnotherShapeIsNotSpreadOverAll) {
   write_optimizer(moments, path, 0, 1);
   EXPECT_THAT(error_of([&] { resume_trainer(source.config(), path); }),
               testing::AllOf(HasSubstr(moments[0].name), HasSubstr("is of [1], expected")));
+}
+
+// It has the size of a model, and its trainer's successor has another number.
+TEST(Checkpoint, WhatAKilledTrainerLeftOfAnExportGoesWithTheNext) {
+  const Source source;
+  const fs::path models = source.folder.path() / "models";
+  const pid_t killed = ::fork();
+  if (killed == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(killed, nullptr, 0), killed);
+  fs::create_directories(models / fmt::format("rl.tmp-{}", killed));
+  export_model(model_of(*make_trainer(source.config())), source.config().model, models / "rl");
+  EXPECT_EQ(names_in(models, [](const fs::path&) { return true; }), std::vector<std::string>{"rl"});
 }
 
 TEST(Checkpoint, AnExportReplacesWhatIsThere) {
