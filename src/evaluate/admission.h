@@ -4,7 +4,8 @@
 // problem stands. Then, in this order,
 //   the tolerance is tightened to a quarter of the control's error, where the reference's own error, that against
 //     float64, is a sixteenth at most;
-//     (by half_inside and without_small to no less than a sixteenth of the usual one: orders of summation differ as
+//     (by constant also where its error is up to four times the tolerance, since trials lie on both sides of it;
+//     by half_inside and without_small to no less than a sixteenth of the usual one: orders of summation differ as
 //     much; never below the last place of the outputs' own type, by which two right answers may differ);
 //   inputs or weights are drawn wider (worker/tritonforge_worker/weights.py): inputs moved around zero and scaled by
 //     rows, or scaled only, where zero is outside of what the problem can take; weights with two dimensions and more
@@ -28,19 +29,21 @@ enum class Control {
   kMean,            // everywhere, the mean of another trial's outputs
   kInput,           // an input of the output's form
   kOther,           // the outputs of other inputs
+  kConstant,        // where these are few numbers: those of several trials' that others are nearest to
   kHalf,            // the reference in bfloat16; where an output is float32 or float64
   kWithoutLast,     // what its last operation was given
   kDefaultWeights,  // the weights as the module was made
   kHalfInside,      // in bfloat16 what is larger than the outputs, which sums over many of it hide
-  kWithoutTerm,     // a sum without an operand that is small beside the other one, or a product that is zero
+  kWithoutTerm,     // a sum without an operand that is small beside the other one, a product that is zero, a factor
+                    // that hardly varies as its mean, or one of several inputs as another trial's
   kWithoutSmall,    // zeros where outputs are smaller than what is allowed of them, if many are
 };
-constexpr std::array<std::string_view, 10> names_of(Control) {
-  return {"zeros",           "mean",        "input",        "other",        "half", "without_last",
+constexpr std::array<std::string_view, 11> names_of(Control) {
+  return {"zeros",           "mean",        "input",        "other",        "constant", "half", "without_last",
           "default_weights", "half_inside", "without_term", "without_small"};
 }
-// From the sixth on they may be right: an operation, a weight, a term or a rounding may have no effect that anybody can
-// see. They tighten the tolerance where that is possible, and never bar.
+// From kWithoutLast on they may be right: an operation, a weight, a term or a rounding may have no effect that anybody
+// can see. They tighten the tolerance where that is possible, and never bar.
 constexpr bool can_bar(Control control) { return control < Control::kWithoutLast; }
 
 enum class Draw { kAsGiven, kSigned, kWide, kLargeWeights };
@@ -59,7 +62,8 @@ Json to_json(const Admission& admission);
 // What the worker finds for one way to draw inputs and weights.
 struct Probe {
   // "expected": a trial's outputs, and everything else beside them: "given" (its inputs), "other" (another trial's
-  // outputs), "float64", "half", "without_last", "default_weights", as far as the problem allows. Empty where it does
+  // outputs, and where these are few those of some more, "other.2"), "float64", "half", "without_last",
+  // "default_weights", "half_inside", "without_term.0" and so on, as far as the problem allows. Empty where it does
   // not take such inputs.
   std::map<std::string, std::vector<TensorView>, std::less<>> runs;
   std::vector<std::string> idle;                                    // operations that changed nothing

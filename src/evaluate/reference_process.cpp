@@ -10,6 +10,8 @@
 namespace tritonforge::evaluate {
 namespace {
 
+constexpr int kProbedTrials = 9;
+
 std::unique_ptr<ReferenceTrial> take_trial(Frame frame) {
   auto trial = std::make_unique<ReferenceTrial>();
   trial->payload = std::move(frame.payload);
@@ -89,11 +91,13 @@ void ReferenceProcess::load(ReferenceData& data) {
 // What one way to draw inputs and weights gives. Wider ones may be more than the problem takes: then there is no
 // output. One that its process does not survive, or not in time, says nothing of right and wrong.
 Probe ReferenceProcess::probe_of(uint64_t seed, Draw draw) {
-  const auto seed_of = [&](int trial) { return Rng::derive(Rng::derive(seed, "probe"), trial) >> 1; };
+  std::vector<uint64_t> seeds;
+  for (int trial = 0; trial < kProbedTrials; ++trial)
+    seeds.push_back(Rng::derive(Rng::derive(seed, "probe"), trial) >> 1);
   Probe probe;
   try {
     Frame frame = ask({{"op", "probe"},
-                       {"seeds", {seed_of(0), seed_of(1)}},
+                       {"seeds", seeds},
                        {"forward_seed", Rng::derive(seed, "forward") >> 1},
                        {"inputs", name_of(draw)},
                        {"max_bytes", ChannelLimits().frame_bytes}});

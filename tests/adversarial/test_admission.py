@@ -35,6 +35,8 @@ CASES = {
         "torch.rand(batch, width)", "torch.randn(batch, width).bfloat16()")), True, {}),
     "groups": (problem("self.norm(self.layer(x))", "batch, width, groups = 1024, 8192, 512",
                        "self.layer, self.norm = nn.Linear(width, width), nn.GroupNorm(groups, width)"), True, {}),
+    "blocks": (problem("x.unflatten(1, (-1, block)).cumsum(2)", "batch, length, block, width = 4096, 128, 64, 256",
+                       inputs=SHAPES.replace("(batch, width)", "(batch, length, width)")), True, {}),
     "recurrent": (problem("self.layer(x.unsqueeze(0))[0]", "batch, width = 8, 16",
                           "self.layer = nn.GRU(width, width, 2)"), True, {}),
     "shape_in_a_tuple": (problem("x.sum(1)", "batch = 32768; shape = (32768,)", inputs=SHAPES.replace(
@@ -45,6 +47,8 @@ CASES = {
     "ends": (problem("F.hardswish(x * 0.5 + 0.5)", inputs=SHAPES.replace("rand", "randn")), True, {"draw": "signed"}),
     "one_side": (problem("torch.where(x > -7, torch.exp(x * 0.1), x)", "batch, width = 64, 512",
                          inputs=SHAPES.replace("rand", "randn")), True, {"draw": "signed"}),
+    "one_of_two": (problem("torch.clamp(torch.tanh(torch.clamp(x + x * x, max=3.0)), max=1.0)",
+                           "batch, width = 64, 256"), True, {"draw": "signed"}),
     "product": (problem("torch.stack([torch.exp(x), 1e-5 * torch.tanh(x @ x)]).sum(0)", "batch, width = 64, 64"), True,
                 {"within": ["without_term"]}),
     "its_own_fault": (problem("x @ x"), False, "problem's own code fails"),
@@ -88,6 +92,8 @@ def test_self_check(checked, name):
 def test_sizes_keep_their_proportions(checked):
     reduced = {name: [int(n) for n in text.split(" -> ")] for name, text in checked["groups"]["reduced"].items()}
     assert reduced["width"][1] // reduced["groups"][1] == 8192 // 512, reduced
+    reduced = {name: int(text.split(" -> ")[1]) for name, text in checked["blocks"]["reduced"].items()}
+    assert reduced["length"] == 2 * reduced["block"], reduced
     assert set(checked["shape_in_a_tuple"]["reduced"]) == {"batch", "shape[0]"}
     assert set(checked["names_at_once"]["reduced"]) == {"batch", "width"}
 

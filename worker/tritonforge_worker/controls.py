@@ -1,8 +1,10 @@
 """What a problem's reference gives where it is not run as it is: the trusted side holds it against what it gives where
 it is (src/evaluate/admission.h), to see whether right and wrong can be told apart."""
 
+import collections
 import contextlib
 import copy
+import functools
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -29,24 +31,29 @@ _PIECEWISE = {
 _PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "convolution": 0}
 
 
-# Of a sum's operands one is small beside the other one below this; so many of the smallest are left out, one by one.
-SMALL, TERMS = 0.05, 3
+# Of a sum's operands one is small beside the other one below this, and a factor hardly varies beside its mean; so many
+# of the smallest are left out, one by one. So many inputs are another trial's, one by one.
+SMALL, TERMS, INPUTS = 0.05, 3, 8
+# Outputs of so few numbers are drawn more than twice: by chance two of them are alike, or further apart than most.
+FEW = 16
 
 
 class Without(TorchDispatchMode):
-    """A sum without one of its operands, or a product that is zero."""
+    """A call one of whose operands is everywhere what `level` says of it: 0 of a term, or its mean."""
 
-    def __init__(self, call, operand):
+    def __init__(self, call, operand, level):
         super().__init__()
-        self.left, self.operand = call, operand
+        self.left, self.operand, self.level = call, operand, level
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         self.left -= 1
         if self.left == 0:
+            given = args[self.operand]
             if self.operand == 0 and func._schema.is_mutable:
-                args[0].zero_()
+                given.fill_(self.level(given))
             else:
-                args = tuple(torch.zeros_like(a) if k == self.operand else a for k, a in enumerate(args))
+                flat = torch.full_like(given, self.level(given))
+                args = (*args[: self.operand], flat, *args[self.operand + 1 :])
         return func(*args, **(kwargs or {}))
 
 
@@ -78,6 +85,10 @@ def size_of(operand):
     return operand.double().square().mean().sqrt().item() if operand.is_floating_point() and operand.numel() else 0
 
 
+def mean_of(tensor):
+    return tensor.double().mean().item()
+
+
 def rounded(value):
     whole = isinstance(value, torch.Tensor) and value.dtype in (torch.float32, torch.float64)
     return value.bfloat16().to(value.dtype) if whole else value
@@ -89,37 +100,42 @@ class Watch(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.made, self.idle, self.alive = {}, [], []
+        self.named = collections.Counter()  # calls so far
         self.calls, self.terms = 0, []  # (its share of the sum, number of the call, operand)
         self.products = []  # (number of the call, operand)
+        self.factors = []  # (how much it varies beside its mean, number of the call, operand)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func._schema.name.removeprefix("aten::")
         first = next((a for a in args if isinstance(a, torch.Tensor)), None)
         before = first.clone() if name.endswith("_") and first is not None else first
         self.calls += 1
+        self.named[name] += 1
+        called = name if self.named[name] == 1 else f"{name} {self.named[name]}"  # of two one may be idle
         if name.removesuffix("_") in ("add", "sub") and len(args) > 1:
             self.note_term(*args[:2], (kwargs or {}).get("alpha", 1))
+        if name.removesuffix("_") in ("mul", "div"):
+            self.note_factors(args[:2])
         if name in _PRODUCTS:
             self.products.append((self.calls, _PRODUCTS[name]))
         if name.removesuffix("_") in _PIECEWISE:
-            self.note_bounds(name.removesuffix("_"), args, kwargs or {})
+            self.note_bounds(called, name.removesuffix("_"), args, kwargs or {})
         out = func(*args, **(kwargs or {}))
         for tensor in tensors_in(out):
             self.alive.append(tensor)
             self.made[id(tensor)] = (name, before)
         same = isinstance(out, torch.Tensor) and before is not None and out.shape == before.shape
         same = same and name not in _COPIES and out.dtype == before.dtype and out.is_floating_point()
-        if same and name not in self.idle and torch.equal(out, before):
-            self.idle.append(name)
+        if same and torch.equal(out, before):
+            self.idle.append(called)
         return out
 
-    def note_bounds(self, name, args, kwargs):
+    def note_bounds(self, called, name, args, kwargs):
         """The bounds of a piecewise operation that no element is beyond, or all are."""
         values, *bounds = _PIECEWISE[name](*args, **kwargs)
         for side, bound in enumerate(bounds):
-            said = f"{name}, bound {side}"
-            if bound is not None and said not in self.idle and ((values >= bound).all() or (values <= bound).all()):
-                self.idle.append(said)
+            if bound is not None and ((values >= bound).all() or (values <= bound).all()):
+                self.idle.append(f"{called}, bound {side}")
 
     def note_term(self, one, other, alpha):
         """The tensor of a sum that is small beside the other operand."""
@@ -127,6 +143,15 @@ class Watch(TorchDispatchMode):
         small = int(sizes[1] < sizes[0])
         if isinstance((one, other)[small], torch.Tensor) and 0 < sizes[small] < SMALL * sizes[1 - small]:
             self.terms.append((sizes[small] / sizes[1 - small], self.calls, small))
+
+    def note_factors(self, operands):
+        """The tensors of a product or quotient that are nearly the same everywhere."""
+        for k, tensor in enumerate(operands):
+            if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or tensor.numel() < 2:
+                continue
+            varies = size_of(tensor - tensor.mean()) / max(abs(mean_of(tensor)), 1e-30)
+            if 0 < varies < SMALL:
+                self.factors.append((varies, self.calls, k))
 
     def before_last(self, output):
         """What the last operation that computes was given, in the output's form; None where it had another one."""
@@ -166,10 +191,10 @@ def like(outputs, expected):
     return [a.to(b.dtype) for a, b in zip(outputs, expected)]
 
 
-def probes(model, plain, make_inputs, forward_seed, around):
+def probes(model, plain, make_inputs, trials, forward_seed, around):
     """({name: outputs}, [operations that changed nothing]) of one trial; what cannot be run so is left out.
 
-    `plain` is the module without weights.redrawn; `make_inputs(trial)` gives the inputs of trial 0 and of another one.
+    `plain` is the module without weights.redrawn; `make_inputs(trial)` gives the inputs of one of `trials`.
     """
 
     def fresh():  # what a forward changes in a module (running statistics) shall be the same for each
@@ -188,24 +213,36 @@ def probes(model, plain, make_inputs, forward_seed, around):
         }
         watch.alive.clear()
 
-        def attempt(name, prepare, dtype=None, mode=None):
+        def attempt(name, prepare, inputs=lambda: make_inputs(0), mode=None):
             try:
-                inputs = make_inputs(0) if dtype is None else cast(make_inputs(0), dtype)
-                prepared = prepare()
+                given, prepared = inputs(), prepare()
                 with mode or contextlib.nullcontext():
-                    found[name] = like(run(prepared, inputs, forward_seed), expected)
+                    found[name] = like(run(prepared, given, forward_seed), expected)
             except Exception:  # an operation that is not there in this type
                 pass
 
-        attempt("float64", lambda: fresh().double(), torch.float64)
-        attempt("half", lambda: fresh().bfloat16(), torch.bfloat16)
+        def inputs_in(dtype):
+            return lambda: cast(make_inputs(0), dtype)
+
+        def inputs_with(other):
+            return lambda: [b if k == other else a for k, (a, b) in enumerate(zip(make_inputs(0), make_inputs(1)))]
+
+        attempt("float64", lambda: fresh().double(), inputs_in(torch.float64))
+        attempt("half", lambda: fresh().bfloat16(), inputs_in(torch.bfloat16))
         if weights.state_of(model):
             attempt("default_weights", lambda: plain)
         half_inside = HalfInside(expected)
         attempt("half_inside", fresh, mode=half_inside)
         if not half_inside.any:
             found["half_inside"] = None
-        small = [term[1:] for term in sorted(watch.terms)[:TERMS]]
-        for k, (call, operand) in enumerate(small + watch.products[:TERMS]):
-            attempt(f"without_term.{k}", fresh, mode=Without(call, operand))
+        left_out = [(*term[1:], lambda tensor: 0) for term in sorted(watch.terms)[:TERMS]]
+        left_out += [(*product, lambda tensor: 0) for product in watch.products[:TERMS]]
+        left_out += [(*factor[1:], mean_of) for factor in sorted(watch.factors)[:TERMS]]
+        for k, (call, operand, level) in enumerate(left_out):
+            attempt(f"without_term.{k}", fresh, mode=Without(call, operand, level))
+        for k in range(min(len(inputs), INPUTS) if len(inputs) > 1 else 0):
+            attempt(f"without_term.input {k}", fresh, inputs_with(k))
+        if sum(tensor.numel() for tensor in expected) <= FEW:
+            for trial in range(2, trials):
+                attempt(f"other.{trial}", fresh, functools.partial(make_inputs, trial))
     return {name: outputs for name, outputs in found.items() if outputs is not None}, watch.idle

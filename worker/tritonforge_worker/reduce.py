@@ -152,12 +152,17 @@ def reduced(source, budget, folder):
             return None
         return (trial, then) if then[0] < now[0] or then[1] < now[1] else None
 
+    def meets(name):
+        """Halved, it would be no larger than a smaller one that stays: a row of several blocks would be one block."""
+        old, new = sizes[name]
+        return any(new // 2 <= other < 16 and was < old for was, other in sizes.values())
+
     # All large ones together first: what is in proportion (channels and groups, width and heads) stays so. Then the
     # largest, one by one.
     for _ in range(200):
         if fits(now):
             break
-        large = [n for n in sizes if sizes[n][1] >= 16]
+        large = [n for n in sizes if sizes[n][1] >= 16 and not meets(n)]
         step = halved(large) if not stuck and large else None
         if step is None:
             names = [n for n in sizes if n not in stuck and sizes[n][1] >= 4]

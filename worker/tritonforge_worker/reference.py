@@ -107,7 +107,8 @@ class Reference:
             return [x.cuda() if self.live and isinstance(x, torch.Tensor) else x for x in made]
 
         try:
-            found, idle = controls.probes(self.model, self.plain, inputs, request["forward_seed"], self.around)
+            trials, forward_seed = len(request["seeds"]), request["forward_seed"]
+            found, idle = controls.probes(self.model, self.plain, inputs, trials, forward_seed, self.around)
             encoder = Encoder()
             for outputs in found.values():
                 encoder.value(outputs)

@@ -313,7 +313,8 @@ Work bound_work(const Plan& plan, const std::vector<bool>& copied) {
 
 double own_share(const Work& own, const Work& aten, const std::optional<Work>& reference) {
   if (own.of(true) <= 0) return 0;
-  const bool all = reference && reference->computing <= 0;  // the problem is to move data
+  // The problem is to move data, or nobody computes and what torch moves is what comes out (bits that a cast cuts off).
+  const bool all = reference && (reference->computing <= 0 || own.computing + aten.computing <= 0);
   const double left = aten.of(all);
   if (left <= 0) return 1;
   const double of_candidate = own.of(all) / (own.of(all) + left);

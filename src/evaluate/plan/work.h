@@ -36,9 +36,9 @@
 //               machine code on a CPU the bytes of the tensors that it is given, each once: never too much
 // Work that only moves data (fills, casts, copies, padding; a launch that leaves nothing but copies of what it was
 // given, and launches one after the other that together do, weighing.h) is kept apart: it counts where the reference
-// does nothing else, or nothing but look up. So a kernel that copies what torch computed does no work, and a cast
-// before an honest kernel leaves none to torch. A cast to whole numbers computes, and so does a triangle where the
-// reference spells its mask out.
+// does nothing else, or nothing but look up, and where nobody computes. So a kernel that copies what torch computed
+// does no work, and a cast before an honest kernel leaves none to torch. A cast to whole numbers computes, and so does
+// a triangle where the reference spells its mask out.
 #include <map>
 #include <optional>
 #include <set>

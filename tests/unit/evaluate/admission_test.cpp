@@ -142,6 +142,32 @@ TEST(Admission, WhatSumsOrTheToleranceHideTightensItAndBarsNothing) {
   }
 }
 
+// Outputs of one number near 1, by how many times what is allowed of it, 4e-4, they are above that.
+Made scalars(const std::vector<float>& above) {
+  Made made;
+  for (size_t trial = 0; trial < above.size(); ++trial) {
+    const std::string name = trial == 0 ? "expected" : trial == 1 ? "other" : fmt::format("other.{}", trial);
+    made.runs[name] = {1 + 4e-4f * above[trial]};
+  }
+  made.runs["float64"] = {1 + 1e-6f};
+  return made;
+}
+
+TEST(Admission, AConstantBetweenSeveralTrialsTightensTheToleranceOrBars) {
+  EXPECT_EQ(admitted(scalars({0, 3})).tolerance, 1) << "of two nobody knows how far they mostly are from each other";
+  const Admission found = admitted(scalars({0, 3, 1, 2, 4}));
+  EXPECT_EQ(found.barred, "");
+  EXPECT_EQ(found.within, std::vector<Control>{Control::kConstant});
+  EXPECT_NEAR(found.tolerance, 0.5, 0.02);  // a quarter of 2, the error that 2 has against half of the others
+  EXPECT_EQ(admitted(scalars({0, 90, 30, 60, 120})).tolerance, 1);
+  const Admission alike = admitted(scalars({3, 0, 0, 0, 0}));
+  EXPECT_NE(alike.barred.find("constant"), std::string::npos) << alike.barred;
+  // One that is within the reference's own error of the others bars only where it is within the tolerance.
+  Made coarse = scalars({0, 3, 1, 2, 4});
+  coarse.runs["float64"] = {1 + 4e-4f * 0.4f};
+  EXPECT_EQ(admitted(coarse).barred, "");
+}
+
 TEST(Admission, IdleOperationsAskForOtherInputs) {
   Made problem = sound(), wider = sound();
   problem.idle = {"abs", "relu"};

@@ -63,6 +63,8 @@ TEST(OwnShare, CopiesCountWhereTheReferenceOnlyMovesData) {
   EXPECT_DOUBLE_EQ(own_share({.computing = 100}, {.moving = 50}, reference), 1);  // a cast before an honest kernel
   // Nothing is left to torch: what kernels do may look like a copy, as a relu of what is positive does.
   EXPECT_DOUBLE_EQ(own_share(launch_work(0, 80, /*copies=*/true), {}, reference), 1);
+  // Nobody computes: a copy beside torch's casts, which cut off what the problem wants cut off.
+  EXPECT_DOUBLE_EQ(own_share(launch_work(0, 80, /*copies=*/true), {.moving = 150}, reference), 0);
   const Work transposition{.moving = 80};
   EXPECT_DOUBLE_EQ(own_share(launch_work(0, 80, /*copies=*/true), {}, transposition), 1);
   EXPECT_DOUBLE_EQ(own_share(launch_work(0, 80, /*copies=*/true), {.moving = 80}, transposition), 0);
