@@ -12,9 +12,8 @@ from tritonforge_worker.modules import set_seed, tensors_in
 from tritonforge_worker.plan.launches import Launches
 from tritonforge_worker.plan.mode import Record
 from tritonforge_worker.plan.places import is_elsewhere, is_on_host, place, storage_of, whereabouts
+from tritonforge_worker.plan.refusals import HostPointer, NotAPlan
 from tritonforge_worker.plan.tensors import (
-    HostPointer,
-    NotAPlan,
     RecordedTensor,
     Recording,
     check_device,

@@ -12,7 +12,9 @@ import torch
 from torch.utils._pytree import tree_map
 
 from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device, without_device
+from tritonforge_worker.plan.numbers import Number
 from tritonforge_worker.plan.places import is_elsewhere, is_on_host, place, place_of, whereabouts
+from tritonforge_worker.plan.refusals import OF_DATA, ON_HOST, NotAPlan, host
 
 
 def check_device(device):
@@ -38,14 +40,8 @@ DTYPES = {
     )
 }
 HOST = {
-    "aten::_local_scalar_dense",
-    "aten::item",
-    "aten::nonzero",
-    "aten::unique_dim",
-    "aten::_unique2",
-    "aten::masked_select",
-    "aten::equal",
-    "aten::is_nonzero",
+    **dict.fromkeys(("aten::_local_scalar_dense", "aten::item", "aten::equal", "aten::is_nonzero"), ON_HOST),
+    **dict.fromkeys(("aten::nonzero", "aten::unique_dim", "aten::_unique2", "aten::masked_select"), OF_DATA),
 }
 MEMORY_FORMATS = {
     torch.contiguous_format: "contiguous",
@@ -53,14 +49,6 @@ MEMORY_FORMATS = {
     torch.channels_last: "channels_last",
     torch.channels_last_3d: "channels_last_3d",
 }
-
-
-class HostPointer(ValueError):
-    """Memory that no GPU sees, given to a launch, as Triton refuses it, or back as an output."""
-
-
-class NotAPlan(BaseException):
-    """Why this code cannot be recorded, in one line. Not an Exception: candidate code must not swallow it."""
 
 
 def shown(name):
@@ -92,8 +80,7 @@ class Recording:
     def check(self, name, kwargs):
         """What no plan may have."""
         if name in HOST:
-            why = "the value of a tensor is needed on the host (.item(), bool(), int(), a data-dependent size)"
-            raise NotAPlan(f"{shown(name)}: {why}")
+            raise NotAPlan(f"{shown(name)}: {HOST[name]}")
         if not name.startswith("aten::"):
             raise NotAPlan(f"operator {name}")
         if kwargs.get("generator") is not None:
@@ -146,6 +133,11 @@ class Recording:
 
     def forget_number(self, tensor):
         self.numbers.pop(tensor._meta.untyped_storage()._cdata, None)
+
+    def item(self, tensor):
+        """A number that is read when the plan is replayed, where it is not known: torch refuses more than one."""
+        known = tensor.numel() != 1 or tensor.number() is not None
+        return torch.Tensor.item(tensor) if known else Number.of(tensor)
 
     def known(self, tensor):
         """What was recorded of such a tensor; None of one that no call was given yet."""
@@ -295,7 +287,8 @@ def record(recording, func, args, kwargs):
     try:
         out = FORMS.get(func, func)(*tree_map(plain, args), **tree_map(plain, where))
     except NotImplementedError as error:
-        raise NotAPlan(f"{shown(name)}: no shape without data ({str(error).splitlines()[0][:120]})") from None
+        why = OF_DATA if "nonzero" in str(error) else f"no shape without data ({str(error).splitlines()[0][:120]})"
+        raise NotAPlan(f"{shown(name)}: {why}") from None
     given = flat_tensors((args, kwargs))
     # A result that is one of the arguments (in-place) keeps its number.
     own = {id(a._meta): a for a in given}
@@ -459,6 +452,9 @@ class RecordedTensor(torch.Tensor):
     def get_device(self):
         return -1 if self.is_cpu else 0
 
+    def item(self):
+        return self._recording.item(self)
+
     def data_ptr(self):
         return self._recording.base_of(self._meta) + self._meta.storage_offset() * self._meta.element_size()
 
@@ -537,10 +533,6 @@ class RecordedTensor(torch.Tensor):
 
     def __repr__(self, **kwargs):
         return f"tensor(..., size={tuple(self.shape)}, dtype={self.dtype}, device='cuda:0')"
-
-
-def host(what):
-    raise NotAPlan(f"the code {what}")
 
 
 def is_function(func):
