@@ -9,7 +9,7 @@ from tritonforge_worker import frontend
 from tritonforge_worker.plan import host_descriptors, numbers
 from tritonforge_worker.plan.numbers import Number
 from tritonforge_worker.plan.places import whereabouts
-from tritonforge_worker.plan.refusals import HostPointer, NotAPlan
+from tritonforge_worker.plan.refusals import ADDRESS, HostPointer, NotAPlan
 from tritonforge_worker.plan.tensors import RecordedTensor
 from tritonforge_worker.plan.tunings import Tunings
 from tritonforge_worker.targets import BACKENDS, REPLAYED, TARGETS, context_of
@@ -169,6 +169,8 @@ class Launches:
             if isinstance(value, tuple):
                 items = map(own, value)
                 return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+            if type(value) is int and recording.bases and recording.are_addresses(value):
+                raise NotAPlan(ADDRESS)
             return (
                 recording.constant(value)
                 if isinstance(value, torch.Tensor) and not isinstance(value, RecordedTensor)

@@ -18,6 +18,10 @@ OF_DATA = (
     "no shape without data: how many results there are depends on the inputs (x[mask], nonzero, unique): keep all "
     "places and torch.where(mask, x, 0), or have a kernel write into memory for as many as there can be"
 )
+ADDRESS = (
+    "a kernel is given an address (data_ptr()), and a replay's tensors have others: give it the tensors themselves, of "
+    "many a tuple, which a kernel takes as one argument and indexes by a tl.constexpr (tl.static_range)"
+)
 
 
 def host(what):

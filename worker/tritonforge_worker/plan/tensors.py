@@ -11,10 +11,10 @@ import warnings
 import torch
 from torch.utils._pytree import tree_map
 
-from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device, without_device
+from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device, own_code, without_device
 from tritonforge_worker.plan.numbers import Number
 from tritonforge_worker.plan.places import is_elsewhere, is_on_host, place, place_of, whereabouts
-from tritonforge_worker.plan.refusals import OF_DATA, ON_HOST, NotAPlan, host
+from tritonforge_worker.plan.refusals import ADDRESS, OF_DATA, ON_HOST, NotAPlan, host
 
 
 def check_device(device):
@@ -24,6 +24,7 @@ def check_device(device):
 
 
 MAX_STEPS, MAX_CONSTANT_BYTES = 20000, 64 << 20
+FIRST_ADDRESS = 0x700000000000
 DTYPES = {
     d: str(d).removeprefix("torch.")
     for d in (
@@ -117,12 +118,21 @@ class Recording:
         if key not in self.by_tensor:
             self.alive.append(storage)
             self.bases += 1
-            self.by_tensor[key] = 0x700000000000 + (self.bases << 32)
+            self.by_tensor[key] = FIRST_ADDRESS + (self.bases << 32)
         return self.by_tensor[key]
+
+    def are_addresses(self, numbers):
+        """Of an integer or a tensor of such: made up by base_of."""
+        return (numbers >= FIRST_ADDRESS) & (numbers < FIRST_ADDRESS + ((self.bases + 1) << 32))
+
+    def check_holds_no_address(self, tensor):
+        with own_code(), torch._C._DisableTorchDispatch():
+            if self.bases and tensor.dtype == torch.int64 and self.are_addresses(tensor).any():
+                raise NotAPlan(ADDRESS)
 
     def like(self, tensor):
         """What stands for a tensor of the model's."""
-        with torch.inference_mode(tensor.is_inference()):
+        with torch.inference_mode(tensor.is_inference()), torch._C._DisableTorchDispatch():
             return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
     def know_number(self, tensor, number):
@@ -150,6 +160,8 @@ class Recording:
         self.constant_bytes += tensor.numel() * tensor.element_size()
         if self.constant_bytes > MAX_CONSTANT_BYTES:
             raise NotAPlan(f"constants of more than {MAX_CONSTANT_BYTES >> 20} MiB")
+        if not tensor.is_meta:
+            self.check_holds_no_address(tensor)
         recorded = self.tensor(self.like(tensor), {"constant": sum(1 for v in self.values if "constant" in v)})
         self.constants.append((tensor, recorded))
         place(recorded._meta, whereabouts(tensor))
