@@ -431,8 +431,14 @@ def by_argument(x, y, n, B: tl.constexpr):
         ("if (x > 1e9).any():\n    return x\nreturn launch(x)", "value of a tensor is needed on the host"),
         ("return launch(x) / max((x > 9).sum().item(), 1)", ".clamp(min=1) in place of max()"),
         ("y = launch(x)\ny.numpy()\nreturn y", ".numpy()"),
+        ("return launch(x) + 0 * torch.fft.rfft(x).abs().sum()", "in two tensors of floats"),
+        ("return launch(x) + 0 * x.to(torch.float8_e4m3fn).float()", "int8, uint8 or int32"),
+        ("return launch(x) + 0 * torch.linalg.qr(x)[1].sum()", "linalg_qr is not replayed: a kernel must do it"),
         ("return launch(x[x == x].reshape(x.shape))", "no shape without data"),
-        ("y = torch.empty_like(x)\nby_argument[(2, )](x.data_ptr(), y, 400, B=256)\nreturn y", "give it the tensors themselves"),
+        (
+            "y = torch.empty_like(x)\nby_argument[(2, )](x.data_ptr(), y, 400, B=256)\nreturn y",
+            "give it the tensors themselves",
+        ),
         (TABLE, "give it the tensors themselves"),
     ],
 )

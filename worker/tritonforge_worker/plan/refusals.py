@@ -24,5 +24,14 @@ ADDRESS = (
 )
 
 
+def no_dtype(dtype):
+    instead = (
+        "hold real and imaginary parts in two tensors of floats"
+        if dtype.is_complex
+        else "hold it in one of int8, uint8 or int32, and take it for another in a kernel (.to(dtype, bitcast=True))"
+    )
+    return NotAPlan(f"a tensor of dtype {dtype}, which no plan has: {instead}")
+
+
 def host(what):
     raise NotAPlan(f"the code {what}")

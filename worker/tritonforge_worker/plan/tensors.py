@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device, own_code, without_device
 from tritonforge_worker.plan.numbers import Number
 from tritonforge_worker.plan.places import is_elsewhere, is_on_host, place, place_of, whereabouts
-from tritonforge_worker.plan.refusals import ADDRESS, OF_DATA, ON_HOST, NotAPlan, host
+from tritonforge_worker.plan.refusals import ADDRESS, OF_DATA, ON_HOST, NotAPlan, host, no_dtype
 
 
 def check_device(device):
@@ -70,7 +70,7 @@ class Recording:
     def value(self, meta, source=None):
         """A number for a new tensor; `source` says where it comes from, where no step makes it."""
         if meta.dtype not in DTYPES:
-            raise NotAPlan(f"a tensor of dtype {meta.dtype}")
+            raise no_dtype(meta.dtype)
         if meta.layout != torch.strided:
             raise NotAPlan(f"a tensor of layout {meta.layout}")
         self.values.append(
@@ -178,7 +178,7 @@ def encode(value):
         return {"f": repr(value)}
     if isinstance(value, torch.dtype):
         if value not in DTYPES:
-            raise NotAPlan(f"dtype {value}")
+            raise no_dtype(value)
         return {"dtype": DTYPES[value]}
     if isinstance(value, torch.memory_format):
         return {"format": MEMORY_FORMATS[value]}
