@@ -402,17 +402,48 @@ def test_memory_that_nobody_wrote(plan):
     assert "memory that no kernel wrote to is nan" in verdict["diagnostics"], verdict
 
 
+TABLE = """
+y = torch.empty_like(x)
+table = torch.tensor([x.data_ptr(), y.data_ptr()]).to(x.device)
+by_address[(2, )](table, x.numel(), B=256)
+return y
+"""
+BY_ADDRESS = """
+@triton.jit
+def by_address(table, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    x = tl.load(table).to(tl.pointer_type(tl.float32))
+    y = tl.load(table + 1).to(tl.pointer_type(tl.float32))
+    tl.store(y + i, tl.maximum(tl.load(x + i, mask=i < n), 0.0) * 2, mask=i < n)
+
+@triton.jit
+def by_argument(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    x = x.to(tl.pointer_type(tl.float32))
+    tl.store(y + i, tl.maximum(tl.load(x + i, mask=i < n), 0.0) * 2, mask=i < n)
+"""
+
+
 @pytest.mark.parametrize(
     "body, reason",
     [
         ("if x.sum().item() > 1e9:\n    return x\nreturn launch(x)", "value of a tensor is needed on the host"),
         ("if (x > 1e9).any():\n    return x\nreturn launch(x)", "value of a tensor is needed on the host"),
+        ("return launch(x) / max((x > 9).sum().item(), 1)", ".clamp(min=1) in place of max()"),
         ("y = launch(x)\ny.numpy()\nreturn y", ".numpy()"),
+        ("return launch(x) + 0 * torch.fft.rfft(x).abs().sum()", "in two tensors of floats"),
+        ("return launch(x) + 0 * x.to(torch.float8_e4m3fn).float()", "int8, uint8 or int32"),
+        ("return launch(x) + 0 * torch.linalg.qr(x)[1].sum()", "linalg_qr is not replayed: a kernel must do it"),
         ("return launch(x[x == x].reshape(x.shape))", "no shape without data"),
+        (
+            "y = torch.empty_like(x)\nby_argument[(2, )](x.data_ptr(), y, 400, B=256)\nreturn y",
+            "give it the tensors themselves",
+        ),
+        (TABLE, "give it the tensors themselves"),
     ],
 )
 def test_what_is_not_a_plan_says_why_and_proves_nothing(plan, body, reason):
-    verdict = plan.judge(forward(body))
+    verdict = plan.judge(forward(body, BY_ADDRESS))
     assert verdict["mode"] == "interpret" and reason in verdict["notes"]["mode_reason"], verdict
     assert verdict["compiled"] and not verdict["correct"] and verdict["error_kind"] == "unproven", verdict
     assert reason in verdict["diagnostics"] and verdict["claimed"], verdict

@@ -14,7 +14,8 @@ ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).re
 sys.path.insert(0, str(ROOT / "worker"))
 from tritonforge_worker.plan import recorder
 from tritonforge_worker.plan.mode import Record
-from tritonforge_worker.plan.tensors import NotAPlan, Recording
+from tritonforge_worker.plan.refusals import NotAPlan
+from tritonforge_worker.plan.tensors import Recording
 
 F = torch.nn.functional
 LSTM_CELL = torch.nn.LSTMCell(8, 3)
@@ -96,11 +97,11 @@ def test_what_torch_makes_of_few_numbers_of_the_codes_own_is_known_on_the_host(m
         assert (numbers / numbers.sum()).max().item() == 0.5
         x * numbers[0]
         with pytest.raises(NotAPlan, match="needed on the host"):
-            numbers.sum().item()  # a recorded call has seen it, and may have changed it
+            bool(numbers.sum().item())  # a recorded call has seen it, and may have changed it
         with pytest.raises(NotAPlan, match="needed on the host"):
-            torch.zeros(5000).sum().item()
+            bool(torch.zeros(5000).sum().item())
         with pytest.raises(NotAPlan, match="needed on the host"):
-            torch.rand_like(torch.tensor([1.0])).item()
+            bool(torch.rand_like(torch.tensor([1.0])).item())
 
     assert "div" not in steps(forward, mode)
 
@@ -127,11 +128,11 @@ def test_the_value_of_a_weight_of_one_element_is_known_on_the_host(mode):
             assert self.count.item() == 7
             for unknown in (y.sum(), self.wide.sum(), self.wide[0], self.calls, self.scale * self.calls):
                 with pytest.raises(NotAPlan, match="needed on the host"):
-                    unknown.item()
+                    bool(unknown.item())
             total = self.own.clone()
             total.add_(y.sum())
             with pytest.raises(NotAPlan, match="needed on the host"):
-                total.item()
+                bool(total.item())
             assert self.own.item() == 5
             assert isinstance(self.own, torch.nn.Parameter) and not isinstance(self.count, torch.nn.Parameter)
             return y
@@ -143,6 +144,53 @@ def test_the_value_of_a_weight_of_one_element_is_known_on_the_host(mode):
     with mode():
         plan, _ = recorder.plan_of(recorder.Forward(*call, numbers))
     assert {"scale", "wide", "count"} == {value["weight"] for value in plan["values"] if "weight" in value}
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_number_that_nobody_knows_is_calculated_with_as_pythons(mode):
+    def forward(x):
+        count, top, some = (x > 0).sum().item(), x.max().item(), (x > 0).any().item()
+        for made, like in (
+            (count + 1, torch.int64),
+            (2 * count - some, torch.int64),
+            (7 // count % 3, torch.int64),
+            (count / 2, torch.float64),
+            (1 - abs(-count) * 0.5, torch.float64),
+            (count**2 > top, torch.bool),
+        ):
+            assert made.tensor.dtype == like and made.tensor.shape == ()
+        half, whole, none = x.half(), x.long(), x.sum()
+        for made, like in (
+            (x / count, torch.float32),
+            (none / count, torch.float32),
+            (count / none, torch.float32),
+            (top * half, torch.float16),
+            (half.sum() - top, torch.float16),
+            (whole * top, torch.float32),
+            (whole.sum() + count, torch.int64),
+            (torch.where(x > top, half, top), torch.float16),
+            (torch.clamp(half, max=top), torch.float16),
+        ):
+            assert made.dtype == like and made.is_cuda, (made.dtype, like)
+        x /= count
+        x[0] = top
+        assert f"{top:.3f} of {count}" == "number(...) of number(...)"
+        for asks in (bool, int, float, range, round, lambda n: x[:n], lambda n: max(n, 1), lambda n: [n].index(3)):
+            with pytest.raises(NotAPlan, match="needed on the host"):
+                asks(count)
+        with pytest.raises(RuntimeError):
+            x.item()
+
+    assert "_local_scalar_dense" not in steps(forward, mode)
+
+
+def test_a_number_is_what_it_was_when_it_was_asked_for():
+    def forward(x):
+        number = x[0, 0, :1].item()
+        x.zero_()
+        return x + number
+
+    assert steps(forward, torch.no_grad).index("_to_copy") < steps(forward, torch.no_grad).index("zero_")
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])

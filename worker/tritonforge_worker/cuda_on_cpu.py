@@ -158,6 +158,11 @@ def empty_strided_cuda(size, stride, dtype):
     return torch.empty_strided(size, stride, dtype=dtype, device=CUDA)
 
 
+def reinterpret_tensor(tensor, size, stride, offset_increment=0):
+    """torch's own makes the view past whatever records calls."""
+    return tensor.as_strided(size, stride, tensor.storage_offset() + offset_increment)
+
+
 def install_default_device():
     """torch's own would have factories ask for a GPU that is not there."""
     default = [torch.device("cpu")]
@@ -233,6 +238,7 @@ def install():
     cuda._DeviceGuard = Nothing
     torch._C._cuda_getCurrentRawStream = lambda device: 0
     torch._C._dynamo.guards._empty_strided_cuda = empty_strided_cuda
+    torch._C._dynamo.guards._reinterpret_tensor = reinterpret_tensor
     # Compiling is not what interpret mode measures: both sides run eagerly.
     torch.compile = lambda model=None, **kwargs: model if model is not None else (lambda m: m)
     # Only cuDNN wants an RNN's weights in one piece, and is_cuda says that it is there.

@@ -360,7 +360,7 @@ void Compiler::loop_for(const Function& function, const Operation& op, Env& env)
 }
 
 void Compiler::branch_if(const Function& function, const Operation& op, Env& env) {
-  if (lanes_ > 0) refuse(op, " inside a reduction");
+  if (lanes_ > 0) return branch_of_lanes(function, op, env);
   Instruction branch{.run = run::branch_if, .pure = false, .name = op.name.c_str()};
   branch.detail = std::make_shared<Detail>();
   branch.in = {of(env, op, 0)};
@@ -392,6 +392,27 @@ void Compiler::branch_if(const Function& function, const Operation& op, Env& env
   for (size_t k = 0; k < results.size(); ++k) env[static_cast<size_t>(op.results[k])] = results[k];
   branch.location = location_;
   here().code->push_back(std::move(branch));
+}
+
+// Inside a reduction each lane takes the result of its own side: both are computed.
+void Compiler::branch_of_lanes(const Function& function, const Operation& op, Env& env) {
+  const size_t before = here().code->size();
+  std::vector<const Operation*> ends;
+  for (const Region& side : op.regions) ends.push_back(block(function, side.blocks.front(), env));
+  const bool pure = std::all_of(here().code->begin() + static_cast<ptrdiff_t>(before), here().code->end(),
+                                [](const Instruction& i) { return i.pure; });
+  if (!pure || op.operands.empty()) refuse(op, " inside a reduction");
+  for (size_t k = 0; k < op.results.size(); ++k) {
+    if (ends.size() != 2 || !ends[0] || !ends[1] || std::min(ends[0]->operands.size(), ends[1]->operands.size()) <= k)
+      wrong(op, "a branch yields something else");
+    const Operation& select = made_.emplace_back(
+        Operation{.name = "arith.select",
+                  .operands = {op.operands[0], ends[0]->operands[k], ends[1]->operands[k]},
+                  .results = {op.results[k]},
+                  .text_line = op.text_line,
+                  .location = op.location});
+    elementwise_operation(select, env, function.values[static_cast<size_t>(op.results[k])]);
+  }
 }
 
 void Compiler::loop_while(const Function& function, const Operation& op, Env& env) {

@@ -175,9 +175,9 @@ bool Compiler::shape_operation(const Operation& op, Env& env, const Type& type) 
     const int in = of(env, op, 0);
     same_kind(in);
     if (at(in).type.held() != 1) wrong(op, "of a {}", to_string(at(in).type));
-    if (at(in).lanes) refuse(op, " inside a reduction");
+    if (at(in).lanes && type.held() != 1) refuse(op, " inside a reduction");
     const int out = alias(in, type);
-    values_[static_cast<size_t>(out)].single = true;
+    values_[static_cast<size_t>(out)].single = !at(in).lanes;
     set(out);
   } else if (n == "tt.reshape" || n == "tt.expand_dims" || n == "tt.broadcast") {
     const int in = of(env, op, 0);

@@ -78,6 +78,7 @@ class Compiler {
   void reduction(const Function& function, const Operation& op, Env& env);
   void loop_for(const Function& function, const Operation& op, Env& env);
   void branch_if(const Function& function, const Operation& op, Env& env);
+  void branch_of_lanes(const Function& function, const Operation& op, Env& env);
   void loop_while(const Function& function, const Operation& op, Env& env);
   int constant_of(const Operation& op, const Type& type);
   void elementwise_operation(const Operation& op, Env& env, const Type& type);
@@ -94,6 +95,7 @@ class Compiler {
   void use_places(Code& code);
 
   const Module& module_;
+  std::deque<Operation> made_;  // that the text does not have
   Program program_;
   std::deque<Value> values_;  // references stay valid while it grows
   std::vector<List> lists_;

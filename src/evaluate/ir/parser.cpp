@@ -75,6 +75,10 @@ std::vector<Type> Parser::result_types(const Operation& op, const std::vector<Ty
     out.kind = Kind::kI1;
     return {out};
   }
+  if (op.name == "tt.unsplat") {
+    need(1);
+    return {{.kind = op.types.front().kind, .pointee = op.types.front().pointee}};
+  }
   if (op.name == "tt.load") {
     need(1);
     const Type& pointer = op.types.front();

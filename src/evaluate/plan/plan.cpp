@@ -342,7 +342,10 @@ Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLim
       step.name = item.at("aten").get<std::string>();
       step.overload = item.at("overload").get<std::string>();
       if (operations == Operations::kListed && !is_allowed(step.name))
-        fail(ErrorKind::kUnsupported, "plan: operation {} is not replayed", step.name.substr(0, 80));
+        fail(ErrorKind::kUnsupported,
+             "plan: operation {} is not replayed: a kernel must do it, or other operations (no decomposition, Fourier "
+             "transform or sampling is replayed)",
+             step.name.substr(0, 80));
       const std::string where = fmt::format("step {} ({})", plan.steps.size(), step.name);
       step.args = item.at("args");
       step.kwargs = item.at("kwargs");

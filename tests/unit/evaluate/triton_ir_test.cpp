@@ -155,6 +155,39 @@ TEST(TritonIr, AReshapeThatMayReorderDoesUnlessAllOfItIsReduced) {
   EXPECT_EQ(out, (std::vector<int32_t>{4, 0, 5, 1, 6, 2, 7, 3, 0}));
 }
 
+// As TorchInductor's helpers for NaN: a tensor of one element, and a branch whose condition each lane has its own of.
+TEST(TritonIr, AReductionBranchesLaneByLane) {
+  const Program program = compile(
+      parse(kernel("    %r = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>\n"
+                   "    %f = \"tt.reduce\"(%r) <{axis = 0 : i32}> ({\n    ^bb0(%p: i32, %q: i32):\n"
+                   "      %one = tt.splat %p : i32 -> tensor<1xi32>\n"
+                   "      %two = arith.addi %one, %one : tensor<1xi32>\n"
+                   "      %d = tt.unsplat %two : tensor<1xi32>\n"
+                   "      %c = arith.cmpi sgt, %d, %q : i32\n"
+                   "      %s = scf.if %c -> (i32) {\n        %t = arith.addi %p, %q : i32\n        scf.yield %t : i32\n"
+                   "      } else {\n        scf.yield %p : i32\n      }\n"
+                   "      tt.reduce.return %s : i32\n    }) : (tensor<8xi32>) -> i32\n"
+                   "    tt.store %x, %f : !tt.ptr<i32>\n",
+                   "%x: !tt.ptr<i32>")));
+  int32_t out = -1;
+  Memory memory;
+  const Argument argument{.form = Argument::Form::kBuffer,
+                          .buffer = memory.add("x", reinterpret_cast<std::byte*>(&out), 4, 4, true)};
+  launch(program, memory, {&argument, 1}, {});
+  // Halves are joined: 0 4, 1 5, 2 6, 3 7 give 0, 1, 2, 3; then 0, 1; then 0.
+  EXPECT_EQ(out, 0);
+}
+
+TEST(TritonIr, AReductionsBranchThatStoresIsRefused) {
+  EXPECT_THAT(refusal(kernel("    %r = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>\n"
+                             "    %f = \"tt.reduce\"(%r) <{axis = 0 : i32}> ({\n    ^bb0(%p: i32, %q: i32):\n"
+                             "      %c = arith.cmpi sgt, %p, %q : i32\n"
+                             "      scf.if %c {\n        %v = arith.constant 1.0 : f32\n"
+                             "        tt.store %x, %v : !tt.ptr<f32>\n      }\n"
+                             "      tt.reduce.return %p : i32\n    }) : (tensor<8xi32>) -> i32\n")),
+              HasSubstr("scf.if is not evaluated inside a reduction"));
+}
+
 TEST(TritonIr, AnAddressFromElsewhereIsAFault) {
   const Program program = compile(
       parse(kernel("    %c = arith.constant 123456 : i64\n    %p = tt.int_to_ptr %c : i64 -> !tt.ptr<f32>\n    %v = "

@@ -9,7 +9,8 @@ import torch
 
 from tritonforge_worker import frontend
 from tritonforge_worker.plan.launches import MAX_KERNELS, argument
-from tritonforge_worker.plan.tensors import NotAPlan, RecordedTensor
+from tritonforge_worker.plan.refusals import NotAPlan
+from tritonforge_worker.plan.tensors import RecordedTensor
 
 MAX_SOURCE_BYTES = 1 << 20
 _recording = []  # the Launches of the forward that is recorded, where one is

@@ -7,7 +7,8 @@ import re
 
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from tritonforge_worker.plan.tensors import NotAPlan
+from tritonforge_worker.plan.entry import with_parameters
+from tritonforge_worker.plan.refusals import NotAPlan
 
 LOCATION = r"(?: loc\((?:#\w+|\"[^\"]*\"(?:\(#\w+\))?)\))?"
 GIVEN = re.compile(
@@ -41,7 +42,4 @@ def made_in_the_kernel(text):
         )
         return f"{name}.base: !tt.ptr<{element}>{rest}"
 
-    lines = text.split("\n")
-    header = next(k for k, line in enumerate(lines) if line.lstrip().startswith("tt.func public "))
-    lines[header] = GIVEN.sub(pointer, lines[header])
-    return "\n".join([*lines[: header + 1], *made, *lines[header + 1 :]])
+    return with_parameters(text, lambda line: (GIVEN.sub(pointer, line), made))

@@ -6,17 +6,20 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from tritonforge_worker import frontend
-from tritonforge_worker.plan import host_descriptors
+from tritonforge_worker.plan import host_descriptors, numbers
+from tritonforge_worker.plan.numbers import Number
 from tritonforge_worker.plan.places import whereabouts
-from tritonforge_worker.plan.tensors import HostPointer, NotAPlan, RecordedTensor
+from tritonforge_worker.plan.refusals import ADDRESS, HostPointer, NotAPlan
+from tritonforge_worker.plan.tensors import RecordedTensor
 from tritonforge_worker.plan.tunings import Tunings
 from tritonforge_worker.targets import BACKENDS, REPLAYED, TARGETS, context_of
 
 MAX_KERNELS, MAX_IR_BYTES = 256, 8 << 20
 
 
-def lowered(kernel, target, args, kwargs):
-    """Triton IR with source lines, as the compiler's front end makes it."""
+def lowered(kernel, target, args, kwargs, given):
+    """Triton IR with source lines, as the compiler's front end makes it; `given`: the numbers that a replay reads, by
+    the arguments' names."""
     backend = BACKENDS[target]
     binder = create_function_from_signature(kernel.signature, kernel.params, backend)
     bound, specialization, options = binder(*args, **kwargs)
@@ -28,12 +31,16 @@ def lowered(kernel, target, args, kwargs):
         TARGETS[target], options, backend.get_codegen_implementation(options), backend.get_module_map(), context
     )
     text = module.str() if target == REPLAYED else module.str_nodebug()
+    if given:
+        text = numbers.read_in_the_kernel(text, parameters(signature, {**bound, **given}))
     if any(map(host_descriptors.is_descriptor, bound.values())):
         text = host_descriptors.made_in_the_kernel(text)
     return text, signature
 
 
 def argument(name, kind, value, host_memory=False):
+    if isinstance(value, Number):
+        return {"t": value.tensor._id}
     if isinstance(value, RecordedTensor):
         if whereabouts(value) == "cpu" and not host_memory:
             raise HostPointer(
@@ -54,12 +61,30 @@ def argument(name, kind, value, host_memory=False):
 
 
 def flat(name, kind, value):
-    """(name, kind, value) of each number and pointer that the kernel gets: tuples taken apart, constants left out."""
+    """(name, kind, value) of each number and pointer that the kernel gets: tuples and descriptors taken apart,
+    constants left out."""
     if isinstance(kind, tuple):
         for k, item in enumerate(zip(kind, value)):
             yield from flat(f"{name}[{k}]", *item)
+    elif host_descriptors.is_descriptor(value):
+        base, sizes = host_descriptors.parts(name, value)
+        yield from [(name, kind, base), *((name, "i64", int(size)) for size in sizes)]
     elif kind != "constexpr":
         yield name, kind, value
+
+
+def parameters(signature, bound):
+    """Those of the kernel's IR."""
+    return [item for name, kind in signature.items() for item in flat(name, kind, bound[name])]
+
+
+def check_are_arguments(kernel, given):
+    for parameter in kernel.params:
+        if parameter.is_constexpr and parameter.name in given:
+            raise NotAPlan(
+                f"argument '{parameter.name}' of kernel {kernel.__name__} is a tl.constexpr, and its value depends on "
+                "data: a kernel takes such a number as a plain argument alone"
+            )
 
 
 class Launches:
@@ -73,7 +98,7 @@ class Launches:
         self.tunings = self._tuner.found
         binders, lowered_for = {}, [name for name in TARGETS if name == REPLAYED or name in targets]
 
-        def compiled(kernel, args, kwargs, key):
+        def compiled(kernel, args, kwargs, given, key):
             if key in seen:
                 return seen[key]
             if len(self.kernels) >= MAX_KERNELS:
@@ -86,7 +111,7 @@ class Launches:
             described, signature = {"name": kernel.__name__, "options": options, "ir": {}, "errors": {}}, None
             for target in lowered_for:
                 try:
-                    text, types = lowered(kernel, target, args, kwargs)
+                    text, types = lowered(kernel, target, args, kwargs, given)
                 except Exception as error:
                     if isinstance(error, (TypeError, KeyError)) and not isinstance(error, CompilationError):
                         raise  # a wrong call: arguments that the kernel does not have
@@ -116,6 +141,10 @@ class Launches:
                 hook(*args, **kwargs)
             args = tuple(own(a) for a in args)
             kwargs = {k: own(v) for k, v in kwargs.items()}
+            given = {k: v for k, v in {**dict(zip(kernel.arg_names, args)), **kwargs}.items() if isinstance(v, Number)}
+            check_are_arguments(kernel, given)
+            args = tuple(map(numbers.stand_in, args))
+            kwargs = {k: numbers.stand_in(v) for k, v in kwargs.items()}
             binder = binders.get(id(kernel))
             if binder is None:
                 binder = binders[id(kernel)] = create_function_from_signature(
@@ -125,20 +154,14 @@ class Launches:
                 bound, specialization, options = binder(*args, **kwargs)
             except TypeError as error:  # Triton's name of what binds arguments says nothing to anybody
                 raise TypeError(str(error).replace("dynamic_func()", f"kernel {kernel.__name__}")) from None
-            number, signature = compiled(kernel, args, kwargs, (id(kernel), str(specialization), str(options)))
+            key = id(kernel), str(specialization), str(options), *((k, v.tensor.dtype) for k, v in given.items())
+            number, signature = compiled(kernel, args, kwargs, given, key)
+            bound = {**bound, **given}
             compiled_kernel = frontend.Compiled(kernel, bound, kwargs)
             if warmup:
                 return compiled_kernel
             grid = frontend.launch_grid(grid, bound)
-            bindings = []
-            given = [item for name, kind in signature.items() for item in flat(name, kind, bound[name])]
-            for name, kind, value in given:
-                if host_descriptors.is_descriptor(value):
-                    base, numbers = host_descriptors.parts(name, value)
-                    bindings.append(argument(name, kind, own(base)))
-                    bindings.extend({"i": int(number)} for number in numbers)
-                    continue
-                bindings.append(argument(name, kind, value))
+            bindings = [argument(name, kind, own(value)) for name, kind, value in parameters(signature, bound)]
             recording.step({"launch": number, "grid": list(grid), "args": bindings})
             return compiled_kernel
 
@@ -146,6 +169,8 @@ class Launches:
             if isinstance(value, tuple):
                 items = map(own, value)
                 return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+            if type(value) is int and recording.bases and recording.are_addresses(value):
+                raise NotAPlan(ADDRESS)
             return (
                 recording.constant(value)
                 if isinstance(value, torch.Tensor) and not isinstance(value, RecordedTensor)

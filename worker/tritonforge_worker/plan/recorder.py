@@ -5,6 +5,7 @@ import math
 
 import torch
 from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_map
 
 from tritonforge_worker import cuda_on_cpu
 from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device
@@ -12,9 +13,8 @@ from tritonforge_worker.modules import set_seed, tensors_in
 from tritonforge_worker.plan.launches import Launches
 from tritonforge_worker.plan.mode import Record
 from tritonforge_worker.plan.places import is_elsewhere, is_on_host, place, storage_of, whereabouts
+from tritonforge_worker.plan.refusals import HostPointer, NotAPlan
 from tritonforge_worker.plan.tensors import (
-    HostPointer,
-    NotAPlan,
     RecordedTensor,
     Recording,
     check_device,
@@ -54,6 +54,10 @@ TOLD = {
 }
 
 
+# Of which torch compares the devices of what they are given before a call is recorded.
+COMPARING = {torch.quantile, torch.nanquantile, torch.Tensor.quantile, torch.Tensor.nanquantile}
+
+
 class Placed(AsGpu):
     """That of a candidate, from its first line on. Its own tensors are on the GPU if it makes or moves them there, as
     Module.cuda() does with parameters and buffers: whatever else its constructor makes stays on the host."""
@@ -82,6 +86,9 @@ class Placed(AsGpu):
 
     def called(self, func, args, kwargs):
         """Its results are where they are asked for, else where what it is given is, else where factories make them."""
+        if func in COMPARING and self.recording is not None:
+            recorded = lambda value: self.recording.constant(value) if is_plain(value) else value  # noqa: E731
+            args, kwargs = tree_map(recorded, args), tree_map(recorded, kwargs)
         among, device = [*args, *kwargs.values()], kwargs.get("device")
         # In a list of numbers, which may be long, a factory finds no tensor.
         given = [a for a in among if isinstance(a, torch.Tensor)] if func in FACTORIES else tensors_in(among)

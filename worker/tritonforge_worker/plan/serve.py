@@ -11,7 +11,7 @@ from tritonforge_worker.cuda_on_cpu import CUDA, NoSuchDevice
 from tritonforge_worker.languages import language
 from tritonforge_worker.plan import recorder
 from tritonforge_worker.plan.places import place
-from tritonforge_worker.plan.tensors import HostPointer, NotAPlan
+from tritonforge_worker.plan.refusals import HostPointer, NotAPlan
 from tritonforge_worker.protocol import Unsupported, decode, split_payload, to_tensor
 
 CUDA_MODULES = os.path.join("torch", "cuda", "")

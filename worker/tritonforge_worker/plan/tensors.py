@@ -11,8 +11,10 @@ import warnings
 import torch
 from torch.utils._pytree import tree_map
 
-from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device, without_device
+from tritonforge_worker.cuda_on_cpu import CPU, CUDA, device_of, is_device, own_code, without_device
+from tritonforge_worker.plan.numbers import Number
 from tritonforge_worker.plan.places import is_elsewhere, is_on_host, place, place_of, whereabouts
+from tritonforge_worker.plan.refusals import ADDRESS, OF_DATA, ON_HOST, NotAPlan, host, no_dtype
 
 
 def check_device(device):
@@ -22,6 +24,7 @@ def check_device(device):
 
 
 MAX_STEPS, MAX_CONSTANT_BYTES = 20000, 64 << 20
+FIRST_ADDRESS = 0x700000000000
 DTYPES = {
     d: str(d).removeprefix("torch.")
     for d in (
@@ -38,14 +41,8 @@ DTYPES = {
     )
 }
 HOST = {
-    "aten::_local_scalar_dense",
-    "aten::item",
-    "aten::nonzero",
-    "aten::unique_dim",
-    "aten::_unique2",
-    "aten::masked_select",
-    "aten::equal",
-    "aten::is_nonzero",
+    **dict.fromkeys(("aten::_local_scalar_dense", "aten::item", "aten::equal", "aten::is_nonzero"), ON_HOST),
+    **dict.fromkeys(("aten::nonzero", "aten::unique_dim", "aten::_unique2", "aten::masked_select"), OF_DATA),
 }
 MEMORY_FORMATS = {
     torch.contiguous_format: "contiguous",
@@ -53,14 +50,6 @@ MEMORY_FORMATS = {
     torch.channels_last: "channels_last",
     torch.channels_last_3d: "channels_last_3d",
 }
-
-
-class HostPointer(ValueError):
-    """Memory that no GPU sees, given to a launch, as Triton refuses it, or back as an output."""
-
-
-class NotAPlan(BaseException):
-    """Why this code cannot be recorded, in one line. Not an Exception: candidate code must not swallow it."""
 
 
 def shown(name):
@@ -81,7 +70,7 @@ class Recording:
     def value(self, meta, source=None):
         """A number for a new tensor; `source` says where it comes from, where no step makes it."""
         if meta.dtype not in DTYPES:
-            raise NotAPlan(f"a tensor of dtype {meta.dtype}")
+            raise no_dtype(meta.dtype)
         if meta.layout != torch.strided:
             raise NotAPlan(f"a tensor of layout {meta.layout}")
         self.values.append(
@@ -92,8 +81,7 @@ class Recording:
     def check(self, name, kwargs):
         """What no plan may have."""
         if name in HOST:
-            why = "the value of a tensor is needed on the host (.item(), bool(), int(), a data-dependent size)"
-            raise NotAPlan(f"{shown(name)}: {why}")
+            raise NotAPlan(f"{shown(name)}: {HOST[name]}")
         if not name.startswith("aten::"):
             raise NotAPlan(f"operator {name}")
         if kwargs.get("generator") is not None:
@@ -130,12 +118,21 @@ class Recording:
         if key not in self.by_tensor:
             self.alive.append(storage)
             self.bases += 1
-            self.by_tensor[key] = 0x700000000000 + (self.bases << 32)
+            self.by_tensor[key] = FIRST_ADDRESS + (self.bases << 32)
         return self.by_tensor[key]
+
+    def are_addresses(self, numbers):
+        """Of an integer or a tensor of such: made up by base_of."""
+        return (numbers >= FIRST_ADDRESS) & (numbers < FIRST_ADDRESS + ((self.bases + 1) << 32))
+
+    def check_holds_no_address(self, tensor):
+        with own_code(), torch._C._DisableTorchDispatch():
+            if self.bases and tensor.dtype == torch.int64 and self.are_addresses(tensor).any():
+                raise NotAPlan(ADDRESS)
 
     def like(self, tensor):
         """What stands for a tensor of the model's."""
-        with torch.inference_mode(tensor.is_inference()):
+        with torch.inference_mode(tensor.is_inference()), torch._C._DisableTorchDispatch():
             return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
     def know_number(self, tensor, number):
@@ -146,6 +143,11 @@ class Recording:
 
     def forget_number(self, tensor):
         self.numbers.pop(tensor._meta.untyped_storage()._cdata, None)
+
+    def item(self, tensor):
+        """A number that is read when the plan is replayed, where it is not known: torch refuses more than one."""
+        known = tensor.numel() != 1 or tensor.number() is not None
+        return torch.Tensor.item(tensor) if known else Number.of(tensor)
 
     def known(self, tensor):
         """What was recorded of such a tensor; None of one that no call was given yet."""
@@ -158,6 +160,8 @@ class Recording:
         self.constant_bytes += tensor.numel() * tensor.element_size()
         if self.constant_bytes > MAX_CONSTANT_BYTES:
             raise NotAPlan(f"constants of more than {MAX_CONSTANT_BYTES >> 20} MiB")
+        if not tensor.is_meta:
+            self.check_holds_no_address(tensor)
         recorded = self.tensor(self.like(tensor), {"constant": sum(1 for v in self.values if "constant" in v)})
         self.constants.append((tensor, recorded))
         place(recorded._meta, whereabouts(tensor))
@@ -174,7 +178,7 @@ def encode(value):
         return {"f": repr(value)}
     if isinstance(value, torch.dtype):
         if value not in DTYPES:
-            raise NotAPlan(f"dtype {value}")
+            raise no_dtype(value)
         return {"dtype": DTYPES[value]}
     if isinstance(value, torch.memory_format):
         return {"format": MEMORY_FORMATS[value]}
@@ -295,7 +299,8 @@ def record(recording, func, args, kwargs):
     try:
         out = FORMS.get(func, func)(*tree_map(plain, args), **tree_map(plain, where))
     except NotImplementedError as error:
-        raise NotAPlan(f"{shown(name)}: no shape without data ({str(error).splitlines()[0][:120]})") from None
+        why = OF_DATA if "nonzero" in str(error) else f"no shape without data ({str(error).splitlines()[0][:120]})"
+        raise NotAPlan(f"{shown(name)}: {why}") from None
     given = flat_tensors((args, kwargs))
     # A result that is one of the arguments (in-place) keeps its number.
     own = {id(a._meta): a for a in given}
@@ -459,6 +464,9 @@ class RecordedTensor(torch.Tensor):
     def get_device(self):
         return -1 if self.is_cpu else 0
 
+    def item(self):
+        return self._recording.item(self)
+
     def data_ptr(self):
         return self._recording.base_of(self._meta) + self._meta.storage_offset() * self._meta.element_size()
 
@@ -537,10 +545,6 @@ class RecordedTensor(torch.Tensor):
 
     def __repr__(self, **kwargs):
         return f"tensor(..., size={tuple(self.shape)}, dtype={self.dtype}, device='cuda:0')"
-
-
-def host(what):
-    raise NotAPlan(f"the code {what}")
 
 
 def is_function(func):

@@ -8,7 +8,8 @@ import torch
 
 from tritonforge_worker.plan import recorder
 from tritonforge_worker.plan.mode import Record
-from tritonforge_worker.plan.tensors import DTYPES, NotAPlan, Recording, encode
+from tritonforge_worker.plan.refusals import NotAPlan
+from tritonforge_worker.plan.tensors import DTYPES, Recording, encode
 
 # Of numbers that a plan has no name for; complex ones are pairs of real ones, in a dimension before the others.
 OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -33,6 +34,9 @@ class Weighing(Recording):
 
     def no_tensor(self, name, result):
         return None
+
+    def item(self, tensor):
+        return torch.Tensor.item(tensor)
 
     def value(self, data, source=None):
         if data.layout != torch.strided:
