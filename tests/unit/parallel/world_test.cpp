@@ -58,6 +58,7 @@ TEST(World, ThreadsOfCollectivesDoNotDisplaceWhoComputes) {
   const int own = ::sched_getscheduler(0);
   run_ranks(data_parallel(2), [&](World& world) {
     EXPECT_EQ(::sched_getscheduler(0), own);
+    world.host().all_reduce(at::zeros({1}), "begun")->wait();  // a thread has its name once it runs
     if (world.rank() == 0) {
       int64_t named = 0, patient = 0;
       for (const auto& task : fs::directory_iterator("/proc/self/task")) {
