@@ -1,5 +1,6 @@
 """Honest solutions accepted as written, cheats stopped by what each of them names: corpus/README.md."""
 
+import functools
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -53,21 +54,22 @@ def mechanisms(verdict):
 JUDGED = {"handed": CHEATS, "drawn": CHEATS[::3]}
 
 
-@pytest.fixture(scope="module", params=JUDGED)
+@functools.cache
+def judged(data):
+    """Verdicts by path, in plan mode; SOUND is the honest solution that the cheats are beside."""
+    server = Evaluator("--mode", "plan", "--workers", "2", "--trial-data", data)
+    paths = [*HONEST, *JUDGED[data], SOUND]
+    with ThreadPoolExecutor(4) as pool:
+        found = dict(zip(paths, pool.map(lambda p: server.judge(*reversed(parts(p)), timeout_s=timeout_of(p)), paths)))
+    assert server.stop() == 0
+    return found
+
+
+@pytest.fixture(params=JUDGED)
 def verdicts(request):
-    """By path, in plan mode; SOUND is the honest solution that the cheats are beside."""
     if not os.path.exists(BINARY):
         pytest.skip(f"no binary at {BINARY}")
-    server = Evaluator("--mode", "plan", "--workers", "2", "--trial-data", request.param)
-    paths = [*HONEST, *JUDGED[request.param], SOUND]
-
-    def judge(path):
-        return server.judge(*reversed(parts(path)), timeout_s=timeout_of(path))
-
-    with ThreadPoolExecutor(4) as pool:
-        judged = dict(zip(paths, pool.map(judge, paths)))
-    yield judged
-    assert server.stop() == 0
+    return judged(request.param)
 
 
 def timeout_of(path):
