@@ -126,6 +126,8 @@ def test_documents_that_are_left_out_have_tests_of_their_own():
 def test_what_runs_a_command_is_there():
     hows = [(command, how) for entry in listed().values() for command, how in entry.items()]
     assert len(hows) > 30
+    whole = "shown by test_documents.py::test_a_document_is_a_session"
+    assert {name for name, entry in listed().items() if entry.get("*") == whole} == set(SESSIONS)
     for command, how in hows:
         kind, _, rest = how.partition(" ")
         assert how == "runs" or how.startswith("not run: ") or kind == "shown", f"{command}: {how}"
