@@ -249,5 +249,5 @@ def test_what_is_right_at_small_sizes_must_compile_at_the_problems_own(plan):
 
 
 def test_a_launch_at_full_size_that_cannot_be_told_is_a_note(plan):
-    verdict = plan.judge(WHOLE.replace("{block}", "1024 if n < 2**26 else x.sum().item()"), problem=RELU)
+    verdict = plan.judge(WHOLE.replace("{block}", "1024 if n < 2**26 else int(x.sum())"), problem=RELU)
     assert verdict["correct"] and "needed on the host" in verdict["notes"]["full_size"], verdict
