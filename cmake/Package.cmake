@@ -2,7 +2,7 @@
 # Debian packages and the Python environment bring (package/build adds the first, the wheel asks for the second). Own
 # libraries are found beside the program, Debian's in lib/, torch's in the Python environment where the wheel lies in
 # its site-packages; elsewhere the launcher names torch's folder.
-set(runtime tritonforge tritonforge_sandbox tritonforge_held tritonforge_replay)
+set(runtime tritonforge tritonforge_torch tritonforge_sandbox tritonforge_held tritonforge_replay)
 if(TRITONFORGE_PARQUET)
   list(APPEND runtime tritonforge_parquet)
 endif()

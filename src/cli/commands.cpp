@@ -74,7 +74,7 @@ int end_with(int code) {
 
 }  // namespace
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, AddCommands add_commands) {
   raise_file_limit();
   CLI::App app{"TritonForge: turns a language model into a writer of fast, correct GPU kernels", "tritonforge"};
   app.require_subcommand(1);
@@ -84,27 +84,7 @@ int run(int argc, char** argv) {
   app.footer(
       "ends with 0: done; 1: failed; 2: wrong use, or a file that is not there; 3: this machine lacks something; "
       "130, 143, 129: stopped by Ctrl-C, SIGTERM or a closed terminal, with everything saved");
-  add_run_command(app);
-  add_plan_command(app);
-  add_submit_command(app);
-  add_bench_command(app);
-  add_data_command(app);
-  add_evaluate_command(app);
-  add_generate_command(app);
-  add_score_command(app);
-  add_tokenize_command(app);
-  add_convert_command(app);
-  add_report_command(app);
-  add_compare_command(app);
-  add_trace_command(app);
-  add_track_command(app);
-  add_serve_command(app);
-  add_model_command(app);
-  add_schema_command(app);
-  add_doctor_command(app);
-  add_completion_command(app);
-  add_manual_command(app);
-  add_agent_command(app);
+  add_commands(app);
   try {
     log::start("tritonforge");
     warn_of_unknown_variables();
@@ -128,6 +108,18 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "tritonforge: internal error: {}\n", error.what());
     return 1;
   }
+}
+
+bool names_command(int argc, char** argv, AddCommands add_commands) {
+  if (argc == 2 && std::string_view(argv[1]) == "--version") return true;
+  CLI::App app;
+  add_commands(app);
+  const CLI::App* at = &app;
+  for (int i = 1; i < argc && takes_subcommand(*at); ++i) {
+    at = subcommand_of(*at, argv[i]);
+    if (at == nullptr) return false;
+  }
+  return !takes_subcommand(*at);
 }
 
 }  // namespace tritonforge::cli

@@ -1,5 +1,6 @@
 """What a shell offers after the words typed so far, by the completion that the program prints of itself; and that
-man(1)'s formatter takes the manual without a complaint. A shell that is not here is skipped."""
+man(1)'s formatter takes the manual without a complaint. A shell that is not here is skipped. And which commands load
+libtorch."""
 
 import os
 import pathlib
@@ -23,6 +24,30 @@ def test_what_a_full_disk_does_not_take_is_no_success(command):
         done = subprocess.run([BINARY, *command], stdout=full, stderr=subprocess.PIPE, text=True)
     line = "tritonforge: cannot write to standard output: No space left on device\n"
     assert (done.returncode, done.stderr) == (1, line)
+
+
+def loads(*arguments):
+    """The libraries that a command opened, as the dynamic loader tells them."""
+    done = subprocess.run([BINARY, *arguments], env=dict(os.environ, LD_DEBUG="files"), capture_output=True, text=True)
+    return set(re.findall(r"calling init: \S+/(\S+?)\.so", done.stderr))
+
+
+def test_what_does_not_compute_loads_no_libtorch():
+    roles = ["router", "evaluator", "dashboard", "buffer", "generator"]
+    for words in [["--version"], ["report", "--help"], *(["serve", role, "--help"] for role in roles)]:
+        loaded = loads(*words)
+        assert "libspdlog" in loaded and not {"libtritonforge_torch", "libtorch_cpu"} & loaded, words
+    for words in [["--help"], ["serve", "engine", "--help"], ["score", "--help"]]:
+        assert {"libtritonforge_torch", "libtorch_cpu"} <= loads(*words), words
+
+
+def test_a_program_without_its_library_says_so(tmp_path):
+    program = shutil.copy(BINARY, tmp_path)
+    assert subprocess.run([program, "report", "--help"], capture_output=True).returncode == 0
+    done = subprocess.run([program, "score", "--help"], capture_output=True, text=True)
+    start = "tritonforge: what computes with libtorch cannot be loaded: "
+    assert done.returncode == 3 and done.stderr.startswith(start) and str(tmp_path) in done.stderr, done
+    assert done.stderr.count("\n") == 1, done.stderr
 
 
 def bash_offers(script, *words):

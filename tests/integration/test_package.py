@@ -102,8 +102,8 @@ def test_versions_in_container_files_are_those_of_the_requirements():
     pins = dict(
         line.strip().split("==") for line in (ROOT / "requirements/python.txt").read_text().splitlines() if "==" in line
     )
-    places = [*(ROOT / "package/containers").iterdir(), ROOT / "docs/amd.md", ROOT / "src/cli/doctor.cpp"]
-    places += [ROOT / "src/cli/model.cpp", ROOT / "src/dataset/parquet.cpp"]
+    places = [*(ROOT / "package/containers").iterdir(), ROOT / "docs/amd.md", ROOT / "src/cli/torch/doctor.cpp"]
+    places += [ROOT / "src/cli/torch/model.cpp", ROOT / "src/dataset/parquet.cpp"]
     found = [m for place in places for m in re.findall(r"\b([a-z-]+)==(\d[\w.]+)", place.read_text())]
     assert {name for name, _ in found} == {"torch", "numpy", "huggingface-hub", "pyarrow"}
     assert not [(name, version) for name, version in found if pins[name] != version]

@@ -5,7 +5,7 @@
 #include "base/machine.h"
 #include "base/process.h"
 #include "cli/commands.h"
-#include "cli/doctor.h"
+#include "cli/torch/doctor.h"
 #include "dataset/parquet.h"
 #include "evaluate/evaluator.h"
 #include "evaluate/zygote.h"

@@ -4,7 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
-#include "cli/plan.h"
+#include "cli/torch/plan.h"
 #include "orchestrate/origin.h"
 #include "orchestrate/run.h"
 

@@ -1,4 +1,4 @@
-#include "cli/estimates.h"
+#include "cli/torch/estimates.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "cli/plan.h"
+#include "cli/torch/plan.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/estimates.h"
 #include "cli/flags.h"
+#include "cli/torch/estimates.h"
 #include "orchestrate/preflight.h"
 
 namespace tritonforge::cli {

@@ -7,10 +7,10 @@
 
 #include "base/hub.h"
 #include "cli/commands.h"
-#include "cli/estimates.h"
 #include "cli/flags.h"
 #include "cli/python_call.h"
 #include "cli/python_files.h"
+#include "cli/torch/estimates.h"
 #include "evaluate/zygote.h"
 #include "kernels/device.h"
 #include "model/weights.h"

@@ -1,4 +1,4 @@
-#include "cli/doctor.h"
+#include "cli/torch/doctor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cli/estimates.h"
+#include "cli/torch/estimates.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
