@@ -7,6 +7,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -35,13 +37,28 @@ FolderWatch::~FolderWatch() {
 
 void FolderWatch::add(const fs::path& folder) {
   constexpr uint32_t kEvents = IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE;
-  if (::inotify_add_watch(changes_, folder.c_str(), kEvents) >= 0) return;
+  const std::lock_guard lock(mutex_);
+  const int watch = ::inotify_add_watch(changes_, folder.c_str(), kEvents);
+  if (watch >= 0) {
+    watched_[folder] = watch;
+    return;
+  }
   if (errno == ENOSPC)  // no disk is full
     fail(ErrorKind::kUnavailable,
          "cannot watch {}: this user's programs have all of fs.inotify.max_user_watches; raise it (sysctl) or end one "
          "that watches files",
          folder.string());
   fail(ErrorKind::kUnavailable, "cannot watch {}: {}", folder.string(), std::strerror(errno));
+}
+
+void FolderWatch::keep_only(const std::vector<fs::path>& folders) {
+  const std::lock_guard lock(mutex_);
+  const auto others = std::exchange(watched_, {});
+  std::set<int> kept;
+  for (const fs::path& folder : folders)
+    if (const auto one = others.find(folder); one != others.end()) kept.insert(watched_.insert(*one).first->second);
+  for (const auto& [folder, watch] : others)
+    if (!kept.contains(watch)) ::inotify_rm_watch(changes_, watch);  // of a folder that is gone the system did it
 }
 
 void FolderWatch::wake() const {

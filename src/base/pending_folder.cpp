@@ -32,9 +32,13 @@ void remove_left_behind(const fs::path& wanted) {
 
 }  // namespace
 
-PendingFolder::PendingFolder(const fs::path& path) : wanted_(fs::absolute(path).lexically_normal()) {
-  if (!wanted_.has_filename()) wanted_ = wanted_.parent_path();  // "x/" is x: what is beside it is not in it
-  path_ = wanted_.string() + fmt::format("{}{}", kPending, ::getpid());
+fs::path without_slash(const fs::path& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+PendingFolder::PendingFolder(const fs::path& path)
+    : wanted_(without_slash(path)), path_(wanted_.string() + fmt::format("{}{}", kPending, ::getpid())) {
   try {
     fs::create_directories(wanted_.parent_path());
     remove_left_behind(wanted_);

@@ -4,6 +4,8 @@
 
 namespace tritonforge {
 
+fs::path without_slash(const fs::path& path);  // absolute; "x/" is x: what is beside it is not in it
+
 class PendingFolder {
  public:
   // Makes PATH.tmp-PID, empty, and what is above it. What processes that are gone left there under such a name is

@@ -1,7 +1,6 @@
 #include "base/shared_memory.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <ctime>
 
 #include "base/error.h"
+#include "base/file_lock.h"
 
 namespace tritonforge {
 namespace {
@@ -44,19 +44,18 @@ fs::path SharedFolder::usual_parent() {
 SharedFolder::SharedFolder(const std::string& name, const fs::path& parent) : path_(parent / (kPrefix + name)) {
   const fs::path owner = path_ / kOwner;
   // Whoever removes the folder holds the file alone: where it went between open and lock, it is made anew.
-  while (true) {
+  do {
     if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST)
       fail(ErrorKind::kMachine, "cannot create {}: {}", path_.string(), std::strerror(errno));
-    owner_fd_ = ::open(owner.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (owner_fd_ < 0 && errno != ENOENT)
+    owner_ = Descriptor(::open(owner.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (owner_.get() < 0 && errno != ENOENT)
       fail(ErrorKind::kMachine, "cannot create {}: {}", owner.string(), std::strerror(errno));
-    if (owner_fd_ >= 0 && ::flock(owner_fd_, LOCK_SH) == 0 && is_same_file(owner_fd_, owner)) return;
-    if (owner_fd_ >= 0) ::close(owner_fd_);
-  }
+    if (owner_.get() >= 0) lock_file(owner_.get(), LOCK_SH, path_);
+  } while (owner_.get() < 0 || !is_same_file(owner_.get(), owner));
 }
 
 SharedFolder::~SharedFolder() {
-  ::close(owner_fd_);
+  owner_ = Descriptor();
   remove_unowned(path_);
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/filesystem.h"
 
 namespace tritonforge {
@@ -27,7 +28,7 @@ class SharedFolder {
 
  private:
   fs::path path_;
-  int owner_fd_ = -1;  // a shared flock on <path>/.owner for as long as this process uses the folder
+  Descriptor owner_;  // a shared flock on <path>/.owner for as long as this process uses the folder
 };
 
 }  // namespace tritonforge

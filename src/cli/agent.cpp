@@ -5,6 +5,7 @@
 
 #include "base/process.h"
 #include "cli/commands.h"
+#include "orchestrate/node_cache.h"
 
 namespace tritonforge::cli {
 
@@ -13,8 +14,10 @@ void add_agent_command(CLI::App& app) {
       "agent", "starts the process that its standard input describes, on a host of a run (run --launcher)");
   command->group("");  // what launchers start, not people
   const auto* free = command->add_flag("--free-port")->description("prints a port that nobody listens on here");
-  command->callback([free] {
+  const auto* sweep = command->add_flag("--sweep")->description("removes what launchers brought here and nobody uses");
+  command->callback([free, sweep] {
     if (*free) return fmt::print("{}\n", free_port());
+    if (*sweep) return orchestrate::sweep_bundles(orchestrate::own_bundle());
     if (const int code = orchestrate::run_agent(STDIN_FILENO); code != 0) throw CLI::RuntimeError(code);
   });
 }

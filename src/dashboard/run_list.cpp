@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/nearest.h"
+#include "base/pending_folder.h"
 
 namespace tritonforge::dashboard {
 namespace {
@@ -16,8 +17,7 @@ Json read_or_empty(const fs::path& file) {
 
 }  // namespace
 
-RunList::RunList(fs::path folder, bool many) : folder_(fs::absolute(folder).lexically_normal()), many_(many) {
-  if (!folder_.has_filename()) folder_ = folder_.parent_path();
+RunList::RunList(fs::path folder, bool many) : folder_(without_slash(folder)), many_(many) {
   if (!fs::is_directory(folder_))
     fail(ErrorKind::kNotFound, "no {} {}{}", many ? "folder of runs" : "run folder", folder.string(),
          nearest_path_hint(folder_));

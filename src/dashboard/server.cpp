@@ -152,10 +152,18 @@ RunFolder& DashboardServer::Impl::open(const std::string& name) {
   const auto followed = [this](const std::string& run) {
     return std::any_of(listeners.begin(), listeners.end(), [&](const Listener& one) { return one.run == run; });
   };
-  return runs.open(name, followed, [this](RunFolder& folder) {
+  bool fresh = false;
+  RunFolder& run = runs.open(name, followed, [&](RunFolder& folder) {
     watch.add(folder.path());
+    fresh = true;
     if (folder.poll().more) watch.wake();
   });
+  if (fresh) {  // another may have been closed for it
+    std::vector<fs::path> open;
+    for (const auto& [ignored, folder] : runs.open_runs()) open.push_back(folder->path());
+    watch.keep_only(open);
+  }
+  return run;
 }
 
 void DashboardServer::Impl::send(const std::string& run, const std::string& text) {

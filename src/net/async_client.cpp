@@ -14,8 +14,9 @@ namespace {
 class Call final : public AsyncCall {
  public:
   explicit Call(const std::shared_ptr<ExchangeState>& state) : state_(state) {}
-  void cancel() override {
-    if (auto state = state_.lock()) asio::post(state->executor, [state] { state->cancel(); });
+  void cancel(std::optional<Error> reason) override {
+    if (auto state = state_.lock())
+      asio::post(state->executor, [state, reason = std::move(reason)] { state->cancel_for(reason); });
   }
 
  private:
@@ -23,6 +24,26 @@ class Call final : public AsyncCall {
 };
 
 }  // namespace
+
+AsyncCallbacks whole_reply(std::function<void(Result<Response> reply)> done) {
+  auto gathered = std::make_shared<Response>();
+  AsyncCallbacks callbacks;
+  callbacks.on_head = [gathered](int status, Headers headers) {
+    gathered->status = status;
+    gathered->headers = std::move(headers);
+    const auto type = gathered->headers.find("content-type");
+    gathered->content_type = type == gathered->headers.end() ? "" : type->second;
+  };
+  callbacks.on_body = [gathered](std::string_view bytes) {
+    gathered->body += bytes;
+    return true;
+  };
+  callbacks.on_done = [gathered, done = std::move(done)](std::optional<Error> error, bool) {
+    if (error) done(*std::move(error));
+    else done(std::move(*gathered));
+  };
+  return callbacks;
+}
 
 struct AsyncClient::Impl {
   explicit Impl(const std::optional<TlsFiles>& files) : tls(client_tls(files)) { own->start(); }

@@ -18,6 +18,9 @@ struct AsyncRequest {
   std::shared_ptr<const std::string> body;  // null: none; shared, so that a retry copies nothing
   double connect_timeout_s = 5;
   double timeout_s = 60;  // the whole exchange
+  // Bytes of the reply's body: one that is longer is kCorrupt. nullopt: its pieces are passed on, and nobody holds
+  // them.
+  std::optional<uint64_t> longest_reply = kLongestReply;
 };
 
 struct AsyncCallbacks {  // all on one thread at a time, in this order
@@ -26,11 +29,14 @@ struct AsyncCallbacks {  // all on one thread at a time, in this order
   // Last call: nullopt = the reply came whole, or on_body hung up, or cancel(). `head_seen`: on_head was called.
   std::function<void(std::optional<Error> error, bool head_seen)> on_done;
 };
+// Gathers the reply; `done` gets it whole, or the error, or what had come before cancel().
+AsyncCallbacks whole_reply(std::function<void(Result<Response> reply)> done);
 
 class AsyncCall {
  public:
   virtual ~AsyncCall() = default;
-  virtual void cancel() = 0;  // any thread; on_done follows unless it was called already
+  // Any thread; on_done follows, with `reason` where there is one, unless it was called already.
+  virtual void cancel(std::optional<Error> reason = std::nullopt) = 0;
 };
 
 class AsyncClient {

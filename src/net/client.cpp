@@ -56,6 +56,7 @@ struct HttpClient::Impl {
     }
     if (!given.api_key.empty()) request.headers["authorization"] = "Bearer " + given.api_key;
     request.timeout_s = given.timeout_s;
+    request.longest_reply = given.longest_reply;
     request.connect_timeout_s = std::min(10.0, given.timeout_s);
     return request;
   }
@@ -64,24 +65,13 @@ struct HttpClient::Impl {
   Result<Response> run(const AsyncRequest& request) {
     auto place = take_place();
     asio::io_context& io = place->io;
-    Response response;
+    std::optional<Result<Response>> outcome;
     bool ended = false;
-    std::optional<Error> error;
     std::exception_ptr thrown;
-    AsyncCallbacks callbacks;
-    callbacks.on_head = [&](int status, Headers headers) {
-      response.status = status;
-      response.headers = std::move(headers);
-      const auto type = response.headers.find("content-type");
-      response.content_type = type == response.headers.end() ? "" : type->second;
-    };
-    callbacks.on_body = [&](std::string_view bytes) {
-      response.body += bytes;
-      return true;
-    };
-    callbacks.on_done = [&](std::optional<Error> failed, bool) { error = std::move(failed); };
     auto state = std::make_shared<ExchangeState>(io.get_executor());
-    asio::co_spawn(io, exchange(std::move(state), place->pool, request, std::move(callbacks)),
+    asio::co_spawn(io, exchange(std::move(state), place->pool, request, whole_reply([&](Result<Response> reply) {
+                                  outcome = std::move(reply);
+                                })),
                    [&](std::exception_ptr failed) {
                      thrown = failed;
                      ended = true;
@@ -90,8 +80,7 @@ struct HttpClient::Impl {
     while (!ended) io.run_one();  // an idle connection's alarm may be left
     give_back(std::move(place));
     if (thrown) std::rethrow_exception(thrown);
-    if (error) return *error;
-    return response;
+    return *std::move(outcome);
   }
 };
 

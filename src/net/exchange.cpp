@@ -48,7 +48,8 @@ class Exchange {
 
  private:
   std::optional<Error> outcome(const Attempt& attempt) const {
-    if (!attempt.error || attempt.hung_up || state_->cut() == Cut::kCancelled) return std::nullopt;
+    if (!attempt.error || attempt.hung_up) return std::nullopt;
+    if (state_->cut() == Cut::kCancelled) return state_->reason();
     const std::string name = request_.method + " " + request_.url;
     switch (state_->cut()) {
       case Cut::kTotal:
@@ -59,6 +60,9 @@ class Exchange {
                      fmt::format("{}: no connection within {:g} s", name, request_.connect_timeout_s));
       default: break;
     }
+    if (attempt.error == http::error::body_limit)
+      return Error(ErrorKind::kCorrupt,
+                   fmt::format("{}: the reply is longer than {} bytes", name, request_.longest_reply.value()));
     if (const TlsSession* tls = stream().tls(); tls && !tls->failure().empty())
       return Error(tls->is_lasting() ? ErrorKind::kUsage : ErrorKind::kUnavailable,
                    fmt::format("{}: {}", name, tls->failure()));
@@ -164,7 +168,9 @@ class Exchange {
       callbacks_.on_head(status, std::move(headers));
     };
     std::optional<ReplyParser> parser;
-    const auto fresh_parser = [&] { parser.emplace(on_head, callbacks_.on_body, request_.method == "HEAD"); };
+    const auto fresh_parser = [&] {
+      parser.emplace(on_head, callbacks_.on_body, request_.longest_reply, request_.method == "HEAD");
+    };
     fresh_parser();
     std::string rest;  // what came and is not parsed yet
     while (!parser->is_done()) {
@@ -243,6 +249,11 @@ std::unique_ptr<ClientSocket> ExchangeState::release() {
   socket->on_alarm = nullptr;
   socket->alarm.clear();
   return std::move(socket);
+}
+
+void ExchangeState::cancel_for(const std::optional<Error>& reason) {
+  if (cut_ == Cut::kNone) reason_ = reason;
+  cancel();
 }
 
 void ExchangeState::rang() { cut_off(end_ <= connect_end_ ? Cut::kTotal : Cut::kConnect); }

@@ -11,12 +11,14 @@ class ExchangeState final : public Loop::Task, private ClientSocket::Listener {
   enum class Cut { kNone, kTotal, kConnect, kCancelled };
   explicit ExchangeState(const asio::any_io_executor& given) : executor(given) {}
   void cancel() override { cut_off(Cut::kCancelled); }
+  void cancel_for(const std::optional<Error>& reason);
   void end_within(double seconds);  // of the whole exchange
   void connect_within(double seconds);
   void connected();
   void use(std::unique_ptr<ClientSocket> fresh);  // the deadlines hold for it, too
   std::unique_ptr<ClientSocket> release();
   Cut cut() const { return cut_; }
+  const std::optional<Error>& reason() const { return reason_; }  // for which it was cancelled
 
   const asio::any_io_executor executor;
   std::unique_ptr<ClientSocket> socket;
@@ -30,6 +32,7 @@ class ExchangeState final : public Loop::Task, private ClientSocket::Listener {
   }
   Clock::time_point end_ = Clock::time_point::max(), connect_end_ = Clock::time_point::max();
   Cut cut_ = Cut::kNone;
+  std::optional<Error> reason_;
 };
 
 // Runs it to the end and calls on_done. A kept-alive connection that turns out dead is replaced by a fresh one when no

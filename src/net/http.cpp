@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "net/instance.h"
+
 namespace tritonforge::net {
 
 Response Response::json(const Json& value, int status) {
@@ -25,7 +27,7 @@ Response health_reply(Colour colour, std::string_view role, std::string_view det
   const char* status = colour == Colour::kGreen ? "green" : colour == Colour::kYellow ? "yellow" : "red";
   Json body = {{"status", status}, {"role", role}, {"detail", detail}};
   if (!report.empty()) body["report"] = report;
-  if (const char* instance = std::getenv("TRITONFORGE_INSTANCE")) body["instance"] = instance;
+  if (const char* instance = std::getenv(kInstanceVariable)) body["instance"] = instance;
   return Response::json(body, colour == Colour::kRed ? 503 : 200);
 }
 

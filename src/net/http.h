@@ -142,8 +142,12 @@ class HttpServer {
   std::unique_ptr<Impl> impl_;
 };
 
+// Bytes of a reply's body for whoever holds it whole, where nothing else is said.
+inline constexpr uint64_t kLongestReply = uint64_t{1} << 30;
+
 struct ClientOptions {
-  double timeout_s = 60;  // whole exchange
+  double timeout_s = 60;                   // whole exchange
+  uint64_t longest_reply = kLongestReply;  // one that is longer is kCorrupt, and is not read to its end
   std::string api_key;
   Headers headers;
   std::optional<TlsFiles> tls = std::nullopt;  // of a client, not of a single request; nullopt: the process's own

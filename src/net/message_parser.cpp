@@ -55,10 +55,12 @@ size_t RequestParser::on_body_impl(View bytes, error_code&) {
   return bytes.size();
 }
 
-ReplyParser::ReplyParser(const OnHead& on_head, const OnBody& on_body, bool to_head_request)
+ReplyParser::ReplyParser(const OnHead& on_head, const OnBody& on_body, std::optional<uint64_t> longest,
+                         bool to_head_request)
     : on_head_(on_head), on_body_(on_body) {
   header_limit(kMaxHead);
-  body_limit(boost::none);
+  if (longest) body_limit(*longest);
+  else body_limit(boost::none);
   eager(true);
   if (to_head_request) skip(true);
 }

@@ -48,8 +48,9 @@ class ReplyParser final : public http::basic_parser<false> {
  public:
   using OnHead = std::function<void(int status, Headers headers)>;
   using OnBody = std::function<bool(std::string_view bytes)>;
-  // `on_head` is not called for 1xx. Once `on_body` says false, put() ends with operation_aborted.
-  ReplyParser(const OnHead& on_head, const OnBody& on_body, bool to_head_request);
+  // `on_head` is not called for 1xx. Once `on_body` says false, put() ends with operation_aborted, and with body_limit
+  // where the body is `longest` and more.
+  ReplyParser(const OnHead& on_head, const OnBody& on_body, std::optional<uint64_t> longest, bool to_head_request);
   bool is_interim() const { return is_done() && status_ / 100 == 1; }  // 100 Continue: the reply is still to come
   bool hung_up() const { return hung_up_; }
 

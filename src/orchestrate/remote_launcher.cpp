@@ -192,7 +192,7 @@ void RemoteLauncher::prepare_host(const std::string& host, const Bundle& bundle,
          shared_[lacks - kShared].string());
   if (lacks & kBundle) copy(host, bundle_, bundle.tar, stop);
   if (lacks & kEnvironment) copy(host, environment, {"tar", "-cf", "-", "-C", environment, "."}, stop);
-  if (run(host, binary_there() + " --version >&2", stop) != 0)
+  if (run(host, agent_command() + " --sweep", stop) != 0)
     fail(ErrorKind::kMachine,
          "{}: tritonforge does not start there (its message is above): requirements/debian.txt lists what it needs",
          host);

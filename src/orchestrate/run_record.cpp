@@ -1,7 +1,6 @@
 #include "orchestrate/run_record.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/file_lock.h"
 #include "base/line_tail.h"
 #include "base/nvml.h"
 #include "net/retry.h"
@@ -84,26 +84,25 @@ void require_run(const fs::path& folder) {
        folder.string(), nearest_hint(folder.filename().string(), runs));
 }
 
-}  // namespace
-
-RunRecord::FolderLock::FolderLock(const fs::path& folder, bool resume) {
+// Throws kUnavailable where another run has it.
+Descriptor lock_of(const fs::path& folder, bool resume) {
   if (resume) require_run(folder);
   fs::create_directories(folder);
   const fs::path lock = folder / kLockFile;
-  fd_ = ::open(lock.c_str(), O_RDWR | O_CREAT, 0644);  // children inherit it
-  if (fd_ < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", lock.string(), std::strerror(errno));
+  Descriptor held(::open(lock.c_str(), O_RDWR | O_CREAT, 0644));  // children inherit it
+  if (held.get() < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", lock.string(), std::strerror(errno));
   const Deadline deadline = Deadline::after(kLockPatience);
-  while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    if (!deadline.expired() && net::pause(0.05)) continue;
-    ::close(fd_);
-    fail(ErrorKind::kUnavailable, "{} is in use by a run that is under way", folder.string());
+  while (!lock_file(held.get(), LOCK_EX | LOCK_NB, folder)) {
+    if (deadline.expired() || !net::pause(0.05))
+      fail(ErrorKind::kUnavailable, "{} is in use by a run that is under way", folder.string());
   }
+  return held;
 }
 
-RunRecord::FolderLock::~FolderLock() { ::close(fd_); }
+}  // namespace
 
 RunRecord::RunRecord(fs::path folder, bool resume)
-    : folder_(std::move(folder)), lock_(folder_, resume), started_(unix_seconds()) {
+    : folder_(std::move(folder)), lock_(lock_of(folder_, resume)), started_(unix_seconds()) {
   remove_unfinished(folder_, {".json", ".yaml"});  // the lock's holder alone writes such files
   const fs::path state = folder_ / "state.json";
   if (!fs::exists(state)) {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/filesystem.h"
 #include "base/json.h"
 #include "contract/lease.h"
@@ -122,18 +123,8 @@ class RunRecord {
   std::optional<double> took(const std::string& kind) const;
   void add_step(const std::string& stage, int64_t number, Json step);
   // The folder's .lock file, which the processes that are started inherit.
-  class FolderLock {
-   public:
-    FolderLock(const fs::path& folder, bool resume);
-    ~FolderLock();
-    FolderLock(const FolderLock&) = delete;
-    FolderLock& operator=(const FolderLock&) = delete;
-
-   private:
-    int fd_ = -1;
-  };
   fs::path folder_;
-  FolderLock lock_;
+  Descriptor lock_;           // that says that a run uses the folder
   std::mutex writing_;        // of who adds to the folder: kept while the disk takes it; taken before mutex_
   mutable std::mutex mutex_;  // of the fields: for no longer than a look, for the terminal and status.json
   std::vector<std::string> begun_, done_, plan_;

@@ -1,7 +1,6 @@
 #include "orchestrate/supervisor.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -15,7 +14,7 @@
 #include "base/json.h"
 #include "base/line_tail.h"
 #include "base/log.h"
-#include "net/http.h"
+#include "net/instance.h"
 
 namespace tritonforge::orchestrate {
 
@@ -73,16 +72,6 @@ void Supervisor::start(std::vector<RoleSpec> specs) {
   }
 }
 
-namespace {
-
-// Whether the reply to /health is of the process that was started, and not of another one that has its port.
-bool is_instance(const net::Response& reply, const std::string& instance) {
-  const Json body = parse_json_or_discard(reply.body);
-  return body.is_object() && body.contains("instance") && body["instance"] == instance;
-}
-
-}  // namespace
-
 // Starts the process and waits for its health and on_ready. Throws where either fails.
 void Supervisor::bring_up(Role& role, bool restarted) {
   Job job{.role = role.spec.name,
@@ -94,9 +83,8 @@ void Supervisor::bring_up(Role& role, bool restarted) {
           .reaches = role.spec.reaches,
           .publishes = role.spec.publishes,
           .log = log_folder_ / (role.spec.name + ".log")};
-  const std::string instance = fmt::format("{}/{}/{}", role.spec.name, ::getpid(),
-                                           Clock::now().time_since_epoch().count());
-  job.env["TRITONFORGE_INSTANCE"] = instance;
+  const std::string instance = net::fresh_instance(role.spec.name);
+  job.env[net::kInstanceVariable] = instance;
   auto process = launcher_->start(job);
   {
     std::lock_guard lock(mutex_);
@@ -117,8 +105,7 @@ void Supervisor::bring_up(Role& role, bool restarted) {
       std::lock_guard lock(mutex_);
       if (role.stopping) fail(ErrorKind::kUnavailable, "stopped while starting");
     }
-    const auto reply = client.get(role.spec.url + "/health");
-    if (reply.ok() && reply->status == 200 && is_instance(*reply, instance)) break;
+    if (net::is_healthy(client.get(role.spec.url + "/health"), instance)) break;
     if (deadline.expired()) {
       fail(ErrorKind::kTimeout, "no healthy answer from {}/health within {} s: {}", role.spec.url, timeout_s,
            last_line(job.log));

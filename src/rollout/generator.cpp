@@ -122,7 +122,7 @@ bool Generator::judge_turn(const GroupSpec& group, Turn& turn, const std::string
   }
   turn.code = std::move(found.code);
 
-  if (!evaluations_.enter(stop)) return false;
+  evaluations_.enter();  // at a stop, too: an answer that is whole is worth its verdict
   const auto start = Clock::now();
   turn.evaluate_begun = unix_seconds();
   auto verdict = [&] {

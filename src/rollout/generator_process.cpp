@@ -37,22 +37,12 @@ void check_answer(const std::string& url, const Result<net::Response>& response)
 
 // Hangs up where it is stopped: what the buffer gives then is another's once it hears of the end.
 Result<net::Response> exchange(net::AsyncClient& client, net::AsyncRequest request, const std::stop_token& stop) {
-  net::Response response;
-  const auto ended = std::make_shared<std::promise<std::optional<Error>>>();
-  net::AsyncCallbacks callbacks;
-  callbacks.on_head = [&](int status, net::Headers headers) {
-    response.status = status;
-    response.headers = std::move(headers);
-  };
-  callbacks.on_body = [&](std::string_view bytes) {
-    response.body += bytes;
-    return true;
-  };
-  callbacks.on_done = [ended](std::optional<Error> error, bool) { ended->set_value(std::move(error)); };
-  const auto call = client.send(std::move(request), std::move(callbacks));
+  const auto ended = std::make_shared<std::promise<Result<net::Response>>>();
+  const auto call = client.send(std::move(request), net::whole_reply([ended](Result<net::Response> reply) {
+                                  ended->set_value(std::move(reply));
+                                }));
   const std::stop_callback hang_up(stop, [&] { call->cancel(); });
-  if (auto error = ended->get_future().get()) return *std::move(error);
-  return response;
+  return ended->get_future().get();
 }
 
 }  // namespace

@@ -17,6 +17,9 @@ namespace tritonforge::rollout {
 namespace {
 
 constexpr int kMaxInternalErrors = 3, kUnauthorized = 401;
+// A hundred times an answer of 16,384 tokens with their log-probabilities; so many as are under way may be held at
+// once.
+constexpr uint64_t kLongestAnswer = uint64_t{64} << 20;
 
 // SGLang answers versions as text ("3", or "default" before the first update, which counts as 0).
 int64_t version_of(const Json& value) {
@@ -78,11 +81,10 @@ bool may_pass(int status) {
   return status == 408 || status == 429 || (status >= 500 && status != 501 && status != 505);
 }
 
-bool Gate::enter(std::stop_token stop) {
+void Gate::enter() {
   std::unique_lock lock(mutex_);
-  if (!changed_.wait(lock, stop, [&] { return free_ > 0; })) return false;
+  changed_.wait(lock, [&] { return free_ > 0; });
   --free_;
-  return true;
 }
 
 void Gate::leave() {
@@ -101,7 +103,7 @@ Peers::Peers(PeerOptions options)
 Result<Json> Peers::call(const std::string& what, const std::string& request_id, const std::string& url,
                          const Json& body, double timeout_s, const Key& key, std::stop_token stop) const {
   const std::string text = body.dump();
-  net::ClientOptions options{.timeout_s = timeout_s, .api_key = key.value};
+  net::ClientOptions options{.timeout_s = timeout_s, .longest_reply = kLongestAnswer, .api_key = key.value};
   options.headers["x-timeout-s"] = fmt::format("{}", timeout_s);
   options.headers["x-request-id"] = request_id;
   options.headers["traceparent"] = traceparent_of(request_id.substr(0, request_id.rfind('-')), request_id);

@@ -26,12 +26,12 @@ bool may_pass(int status);
 class Gate {
  public:
   explicit Gate(size_t limit) : free_(limit) {}
-  bool enter(std::stop_token stop);  // false: stopped while waiting
+  void enter();
   void leave();
 
  private:
   std::mutex mutex_;
-  std::condition_variable_any changed_;
+  std::condition_variable changed_;
   size_t free_;
 };
 

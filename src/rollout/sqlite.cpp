@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sqlite3.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/log.h"
 
 namespace tritonforge::rollout {
@@ -70,7 +70,7 @@ Database::Database(const fs::path& path) : path_(path) {
   if (lock_ < 0)
     fail(ErrorKind::kUnavailable, "database {}: cannot create its lock file: {}", path.string(), std::strerror(errno));
   try {
-    if (flock(lock_, LOCK_EX | LOCK_NB) != 0)
+    if (!lock_file(lock_, LOCK_EX | LOCK_NB, path))
       fail(ErrorKind::kUnavailable, "database {}: another process has it open", path.string());
     // The log is copied into the file every 64 MiB, not every 4: each time waits for the disk twice.
     open({"PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON",

@@ -64,8 +64,9 @@ void Store::keep_turn(const std::string& group_id, int64_t sample, int64_t index
   commits_.run([&] {
     database_
         .prepare(
-            "INSERT OR REPLACE INTO turns(group_id, sample, turn, judged, body) SELECT ?1, ?2, ?3, ?4, ?5 WHERE NOT "
-            "EXISTS (SELECT 1 FROM trajectories WHERE group_id = ?1 AND sample = ?2)")
+            "INSERT INTO turns(group_id, sample, turn, judged, body) SELECT ?1, ?2, ?3, ?4, ?5 WHERE NOT "
+            "EXISTS (SELECT 1 FROM trajectories WHERE group_id = ?1 AND sample = ?2) "
+            "ON CONFLICT DO UPDATE SET judged = excluded.judged, body = excluded.body WHERE NOT turns.judged")
         .bind(1, group_id)
         .bind(2, sample)
         .bind(3, index)

@@ -48,22 +48,22 @@ struct Proxy::FanOut {
   std::string what;
   net::ResponderPtr reply;
 
-  void answer(const std::string& url, int status, const std::string& body, const std::optional<Error>& error);
+  void answer(const std::string& url, const Result<net::Response>& from_worker);
   void finish();
 };
 
-void Proxy::FanOut::answer(const std::string& url, int status, const std::string& body,
-                           const std::optional<Error>& error) {
+void Proxy::FanOut::answer(const std::string& url, const Result<net::Response>& from_worker) {
   Json value;
   std::string failure;
-  if (error) {
-    failure = error->what();
-    value = {{"error", {{"message", failure}, {"type", name_of(error->kind())}}}};
+  if (!from_worker.ok()) {
+    failure = from_worker.error().what();
+    value = {{"error", {{"message", failure}, {"type", name_of(from_worker.error().kind())}}}};
   } else {
-    value = parse_json_or_discard(body);
-    if (value.is_discarded()) value = body;
+    value = parse_json_or_discard(from_worker->body);
+    if (value.is_discarded()) value = from_worker->body;
     const bool denied = value.is_object() && value.contains("success") && value["success"] == false;
-    if (status / 100 != 2 || denied) failure = fmt::format("{}: {} {}", url, status, body.substr(0, 300));
+    if (from_worker->status / 100 != 2 || denied)
+      failure = fmt::format("{}: {} {}", url, from_worker->status, from_worker->body.substr(0, 300));
   }
   const std::lock_guard lock(mutex);
   workers[url] = std::move(value);
@@ -102,17 +102,11 @@ void Proxy::fan_out(net::Request& request, net::ResponderPtr reply, ClientKey ke
     net::AsyncRequest one = shared;
     one.url = worker->url() + request.target;
     one.timeout_s = std::min(options_.fan_out_timeout_s, std::max(0.001, request.deadline.remaining_s()));
-    const auto status = std::make_shared<int>(0);
-    const auto body = std::make_shared<std::string>();
-    client_.send(std::move(one), {[status](int code, const net::Headers&) { *status = code; },
-                                  [body](std::string_view bytes) {
-                                    *body += bytes;
-                                    return true;
-                                  },
-                                  [all, worker, status, body](std::optional<Error> error, bool) {
-                                    if (error && error->kind() != ErrorKind::kTimeout) worker->failed(error->what());
-                                    all->answer(worker->url(), *status, *body, error);
-                                  }});
+    client_.send(std::move(one), net::whole_reply([all, worker](Result<net::Response> from_worker) {
+                   if (!from_worker.ok() && from_worker.error().kind() != ErrorKind::kTimeout)
+                     worker->failed(from_worker.error().what());
+                   all->answer(worker->url(), from_worker);
+                 }));
   }
 }
 

@@ -21,7 +21,9 @@ struct Proxy::Forward : std::enable_shared_from_this<Forward> {
         deadline(request.deadline),
         outgoing(proxy.outgoing(request, key)),
         hint(hint_of(outgoing.headers, outgoing.body ? std::string_view(*outgoing.body) : std::string_view())),
-        reply(std::move(reply)) {}
+        reply(std::move(reply)) {
+    outgoing.longest_reply.reset();  // streams have no end that is known; of what is held, on_head looks at the length
+  }
 
   void start(Result<Admission::Ticket> admitted);
   void next();
@@ -58,9 +60,6 @@ struct Proxy::Forward : std::enable_shared_from_this<Forward> {
 };
 
 namespace {
-
-// Of a reply that is held until it is whole. An engine's longest have log-probabilities of a hundred tokens a place.
-constexpr uint64_t kLongestReply = uint64_t{1} << 30;
 
 bool is_busy(int status) { return status == 429 || status == 503; }
 
@@ -126,6 +125,7 @@ void Proxy::Forward::next() {
       {[self](int code, Headers headers) { self->on_head(code, std::move(headers)); },
        [self](std::string_view bytes) { return self->on_body(bytes); },
        [self](std::optional<Error> error, bool head_seen) { self->on_done(std::move(error), head_seen); }});
+  worker->sent(call);
 }
 
 void Proxy::Forward::on_head(int code, Headers headers) {
@@ -135,7 +135,7 @@ void Proxy::Forward::on_head(int code, Headers headers) {
   content_type = type.empty() ? "" : std::move(type.mapped());
   const auto length = head.find("content-length");  // stays: a reply to HEAD has no other
   const bool has_length = length != head.end();
-  too_long = has_length && outgoing.method != "HEAD" && bytes_of(length->second) > kLongestReply;
+  too_long = has_length && outgoing.method != "HEAD" && bytes_of(length->second) > net::kLongestReply;
   head.erase("transfer-encoding");
   head["x-worker"] = worker->url();
   refused = is_busy(code) && !proxy.registry_.usable(tried).empty();
@@ -149,6 +149,7 @@ void Proxy::Forward::on_head(int code, Headers headers) {
 }
 
 bool Proxy::Forward::on_body(std::string_view bytes) {
+  worker->heard();
   if (refused) return brief;
   if (too_long) return false;
   if (streaming) return reply->write(std::string(bytes));
@@ -160,6 +161,7 @@ void Proxy::Forward::on_done(std::optional<Error> error, bool head_seen) {
   worker->end(hint.tokens);
   {
     const std::lock_guard lock(mutex);
+    worker->done(call);
     call.reset();
     if (left) {
       if (probe) worker->end_probe();
@@ -168,7 +170,7 @@ void Proxy::Forward::on_done(std::optional<Error> error, bool head_seen) {
   }
   if (!error && too_long)
     error = Error(ErrorKind::kUnavailable,
-                  fmt::format("{}: a reply of more than {} bytes", outgoing.url, kLongestReply));
+                  fmt::format("{}: a reply of more than {} bytes", outgoing.url, net::kLongestReply));
   worker->count(error ? 0 : status);
   if (!error) {
     worker->answered();

@@ -25,13 +25,15 @@ std::shared_ptr<net::AsyncCall> HealthChecker::ask(const WorkerPtr& worker, std:
   request.timeout_s = request.connect_timeout_s = options_.timeout_s;
   if (!options_.api_key.empty()) request.headers["authorization"] = "Bearer " + options_.api_key;
   auto status = std::make_shared<int>(0);
+  const double silence_s = options_.silence_timeout_s;
   return client_.send(
       std::move(request),
       {[status](int code, const net::Headers&) { *status = code; }, [](std::string_view) { return true; },
-       [worker, status, done = std::move(done)](std::optional<Error> error, bool) {
+       [worker, status, silence_s, done = std::move(done)](std::optional<Error> error, bool) {
          if (error) worker->unhealthy(error->what());
          else if (*status == 200) worker->healthy();
          else if (*status != 0) worker->unhealthy(fmt::format("GET {}/health: {}", worker->url(), *status));
+         worker->end_if_silent(silence_s);
          done();
        }});
 }

@@ -11,7 +11,7 @@ namespace tritonforge::router {
 
 struct HealthOptions {
   double interval_s = 5;  // 0: no rounds but those asked for
-  double timeout_s = 5;
+  double timeout_s = 5, silence_timeout_s = 60;
   std::string api_key;  // the workers'
 };
 

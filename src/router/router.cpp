@@ -15,8 +15,11 @@ struct Router::Impl {
         proxy(registry, *policy, admission, client, metrics,
               {.worker_api_key = options.worker_api_key, .fan_out_timeout_s = options.fan_out_timeout_s}) {
     for (const auto& url : options.workers) registry.add(url);
-    checker = std::make_unique<HealthChecker>(
-        registry, client, HealthOptions{options.health_interval_s, options.health_timeout_s, options.worker_api_key});
+    checker = std::make_unique<HealthChecker>(registry, client,
+                                              HealthOptions{.interval_s = options.health_interval_s,
+                                                            .timeout_s = options.health_timeout_s,
+                                                            .silence_timeout_s = options.silence_timeout_s,
+                                                            .api_key = options.worker_api_key});
   }
 
   const RouterOptions options;

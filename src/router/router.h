@@ -17,7 +17,7 @@ namespace tritonforge::router {
 struct RouterOptions {
   std::vector<std::string> workers;
   std::string policy = "least_loaded";
-  double health_interval_s = 5, health_timeout_s = 5;
+  double health_interval_s = 5, health_timeout_s = 5, silence_timeout_s = 60;
   int failures_until_red = 3;
   double breaker_open_s = 1;
   AdmissionOptions admission;
@@ -31,6 +31,9 @@ struct RouterOptions {
     v("health_interval_s", health_interval_s, at_least(0),
       "seconds between health checks; 0: none, requests alone tell");
     v("health_timeout_s", health_timeout_s, above(0), "seconds until a health check counts as failed");
+    v("silence_timeout_s", silence_timeout_s, above(0),
+      "seconds of failed health checks, with no answer and no piece of one meanwhile, after which what an engine was "
+      "asked is asked of another");
     v("failures_until_red", failures_until_red, at_least(1), "failures in a row until an engine gets no traffic");
     v("breaker_open_s", breaker_open_s, above(0),
       "seconds without a request to an engine that failed as many in a row; doubles up to 60 while it goes on");

@@ -35,6 +35,7 @@ Worker::Status Worker::status() const {
 }
 
 void Worker::healthy() {
+  heard();
   const std::lock_guard lock(mutex_);
   sick_ = false;
   seen_ = Clock::now();
@@ -45,13 +46,20 @@ void Worker::healthy() {
   status_.last_error.clear();
 }
 
-void Worker::unhealthy(const std::string& error) {
+void Worker::unhealthy(const std::string& error, Time now) {
+  Time never = Time::max();
+  silent_since_.compare_exchange_strong(never, now);
   const std::lock_guard lock(mutex_);
   sick_ = true;
   count_failure(error);
 }
 
+void Worker::heard() {
+  if (silent_since_.load() != Time::max()) silent_since_ = Time::max();  // it is asked for each piece of each stream
+}
+
 void Worker::answered(Time now) {
+  heard();
   const std::lock_guard lock(mutex_);
   ++status_.served;
   seen_ = now;
@@ -105,6 +113,28 @@ void Worker::count_failure(const std::string& error) {
 void Worker::count(int outcome) {
   const std::lock_guard lock(mutex_);
   ++status_.outcomes[outcome];
+}
+
+void Worker::sent(const std::shared_ptr<net::AsyncCall>& call) {
+  const std::lock_guard lock(mutex_);
+  out_.insert(call);
+}
+
+void Worker::done(const std::shared_ptr<net::AsyncCall>& call) {
+  const std::lock_guard lock(mutex_);
+  out_.erase(call);
+}
+
+void Worker::end_if_silent(double silence_s, Time now) {
+  const Time since = silent_since_;
+  const double silent_s = since == Time::max() ? 0 : std::chrono::duration<double>(now - since).count();
+  if (silent_s < silence_s) return;
+  const std::lock_guard lock(mutex_);
+  const Error hangs(ErrorKind::kUnavailable,
+                    fmt::format("{}: it hangs: health checks have failed for {:.0f} s, and nothing came of what it was "
+                                "asked; {}",
+                                url_, silent_s, status_.last_error));
+  for (const auto& call : out_) call->cancel(hangs);
 }
 
 void Worker::begin(int64_t tokens) {

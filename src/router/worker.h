@@ -2,10 +2,13 @@
 // One engine behind the router: its state and its load. All methods are thread-safe.
 #include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "base/clock.h"
+#include "net/async_client.h"
 #include "router/breaker.h"
 #include "router/hash.h"
 
@@ -40,9 +43,10 @@ class Worker {
   WorkerState state() const { return state_; }  // without a lock: every request asks it of every worker
 
   using Time = Clock::time_point;
-  void healthy();                            // a health check said 200: green where the breaker is closed
-  void unhealthy(const std::string& error);  // a health check that is not 200, or got no answer
-  void answered(Time now = Clock::now());    // a request was answered: green, unless it is red and this no probe
+  void healthy();  // a health check said 200: green where the breaker is closed
+  void unhealthy(const std::string& error, Time now = Clock::now());  // one that is not 200, or got no answer
+  void heard();                                                       // a piece of an answer came
+  void answered(Time now = Clock::now());  // a request was answered: green, unless it is red and this no probe
   void failed(const std::string& error, Time now = Clock::now());  // a request got no answer
   // True: the breaker is half-open, no other probe is out and the last health check was good; the caller sends one
   // request there. It ends with answered(), failed(), or end_probe() where nobody waited for the outcome.
@@ -57,6 +61,11 @@ class Worker {
   // What a request costs while it is out.
   void begin(int64_t tokens);
   void end(int64_t tokens);
+  // Between the two: what ends it. A worker that hangs keeps its connections, so nothing else would.
+  void sent(const std::shared_ptr<net::AsyncCall>& call);
+  void done(const std::shared_ptr<net::AsyncCall>& call);
+  // Ends all that are out, as failed, where health checks have failed for `silence_s` and nothing was heard meanwhile.
+  void end_if_silent(double silence_s, Time now = Clock::now());
   int64_t load() const { return outstanding_requests_; }
   int64_t tokens() const { return outstanding_tokens_; }
 
@@ -72,6 +81,8 @@ class Worker {
   Breaker breaker_;
   bool sick_ = false;  // the last health check failed
   Clock::time_point seen_{};
+  std::atomic<Time> silent_since_{Time::max()};  // the first health check that failed since it was heard of
+  std::set<std::shared_ptr<net::AsyncCall>> out_;
 
   void count_failure(const std::string& error);
 };

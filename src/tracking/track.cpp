@@ -1,9 +1,8 @@
-#include <sys/file.h>
-
 #include <thread>
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "base/file_lock.h"
 #include "base/folder_watch.h"
 #include "base/line_tail.h"
 #include "base/named_enum.h"
@@ -32,7 +31,7 @@ Descriptor lock_of(const fs::path& position, const fs::path& run) {
   Descriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (lock.get() < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", path.string(), std::strerror(errno));
   const Deadline deadline = Deadline::after(kPatience);
-  while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+  while (!lock_file(lock.get(), LOCK_EX | LOCK_NB, path)) {
     if (deadline.expired())
       fail(ErrorKind::kUnavailable, "{}: another process hands this run's figures to {} ({} is locked)", run.string(),
            position.stem().string(), path.string());

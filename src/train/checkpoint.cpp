@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <cstring>
 
 #include "base/config.h"
+#include "base/file_lock.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/pending_folder.h"
@@ -194,7 +194,7 @@ CheckpointStore::CheckpointStore(fs::path folder, int64_t keep) : folder_(std::m
   const fs::path lock = folder_ / ".lock";
   lock_ = Descriptor(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (lock_.get() < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", lock.string(), std::strerror(errno));
-  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
+  if (!lock_file(lock_.get(), LOCK_EX | LOCK_NB, folder_))
     fail(ErrorKind::kUnavailable, "{} is in use by another trainer (pid {})", folder_.string(), read_file(lock));
   const std::string pid = std::to_string(::getpid());
   if (::ftruncate(lock_.get(), 0) != 0 ||

@@ -32,6 +32,7 @@ void check_weights(const Trainer& trainer) {
 net::ClientOptions client_options(const ServiceOptions& options) {
   net::ClientOptions client;
   client.timeout_s = options.config.buffer_timeout_s;
+  client.longest_reply = uint64_t{1} << 36;  // a lease is as long as the recipe makes it
   client.api_key = options.peer_api_key;
   return client;
 }

@@ -57,7 +57,7 @@ std::string reply_of(std::string_view text, size_t first, size_t step) {
     body += bytes;
     return true;
   };
-  ReplyParser parser(on_head, on_body, false);
+  ReplyParser parser(on_head, on_body, std::nullopt, false);
   return come_to(parser, [&] { return "reply " + head + body; }, text, first, step);
 }
 

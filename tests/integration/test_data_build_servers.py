@@ -22,7 +22,7 @@ BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
 class Server:
     """Answers POST with what `reply(body, headers)` gives: (status, JSON). GET is a health check."""
 
-    def __init__(self, reply):
+    def __init__(self, reply, port=0):
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
@@ -48,7 +48,7 @@ class Server:
             def handle_error(self, *_):  # whoever asked was killed
                 pass
 
-        self.http = Quiet(("127.0.0.1", 0), Handler)
+        self.http = Quiet(("127.0.0.1", port), Handler)
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
 
@@ -56,9 +56,9 @@ class Server:
 class Judge(Server):
     """An evaluator that finds one candidate in ten wrong, by its text."""
 
-    def __init__(self, seconds=0.0):
+    def __init__(self, seconds=0.0, port=0):
         self.lock, self.judged, self.seconds = threading.Lock(), collections.Counter(), seconds
-        super().__init__(self.reply)
+        super().__init__(self.reply, port)
 
     def reply(self, path, body, _):
         assert path == "/v2/evaluations"
@@ -105,6 +105,35 @@ def quickstart_pairs(folder, count):
     pairs = [pair for pair in map(json.loads, lines) if pair["split"] == "train"][:count]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     return folder / "pairs.jsonl", {(pair["problem"], pair["solution"]) for pair in pairs}
+
+
+def own_evaluator_of(process):
+    """Its pid and port, as soon as it is there: it is stopped before it listens."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        for child in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            words = pathlib.Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+            if words[1:3] == [b"serve", b"evaluator"]:
+                os.kill(int(child), signal.SIGSTOP)
+                return int(child), int(words[words.index(b"--port") + 1])
+        time.sleep(0.001)
+    raise AssertionError("no evaluator was started")
+
+
+def test_who_has_the_port_of_its_own_evaluator_is_not_taken_for_it(serve, tmp_path):
+    pairs, _ = quickstart_pairs(tmp_path, 2)
+    config = tmp_path / "build.yaml"
+    config.write_text(
+        f"name: test\noutput: {tmp_path}/out\nsources: [pairs: {{path: {pairs}}}]\n"
+        "stages: [convert: {prompt: minimal}, quality: {trials: 1}]\noutputs: [jsonl]\n"
+    )
+    process = subprocess.Popen([BINARY, "data", "build", config], stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    evaluator, port = own_evaluator_of(process)
+    other = serve(Judge(port=port))
+    os.kill(evaluator, signal.SIGCONT)
+    said = process.communicate(timeout=180)[1]
+    assert process.returncode == 1 and not other.judged
+    assert "the evaluator did not start: it exited with" in said and str(port) in said
 
 
 def test_every_evaluator_works_and_a_kill_repeats_nothing_that_was_judged(serve, tmp_path):

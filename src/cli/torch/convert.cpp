@@ -61,12 +61,6 @@ std::optional<fs::path> find_torch_dist(const fs::path& path) {
   return fs::exists(folder / ".metadata") ? std::optional(folder) : std::nullopt;
 }
 
-// Beside the output: where its disk has room, this has.
-fs::path conversion_of(const std::string& output) {
-  const fs::path path = fs::absolute(output).lexically_normal();
-  return (path.has_filename() ? path : path.parent_path()).string() + ".conversion";
-}
-
 void convert_with_python(const ConvertFlags& flags, const fs::path& from, const fs::path& to,
                          const model::ModelConfig& config) {
   call_python(python_megatron_py, flags.python,
@@ -88,7 +82,8 @@ void write_hugging_face(const model::Model& model, const fs::path& of, const std
 void convert(const ConvertFlags& flags) {
   const at::ScalarType dtype = kernels::parse_dtype(flags.dtype, at::kCPU);
   const std::optional<fs::path> megatron = find_torch_dist(flags.model);
-  const PendingFolder temporary(conversion_of(flags.output));
+  // Beside the output: where its disk has room, this has.
+  const PendingFolder temporary(without_slash(flags.output) += ".conversion");
   if (flags.to == kTorchDist) {
     if (megatron) fail(ErrorKind::kUsage, "{} is a torch_dist checkpoint already", flags.model);
     const model::Model model = model::load_model(flags.model, dtype, at::kCPU);

@@ -233,6 +233,26 @@ TEST(RunList, ANameIsOneOfItsRunsAndNoPath) {
   for (const char* name : {"", "../outside", "no-run", "/", "."}) EXPECT_THROW(runs.open(name, nobody), Error) << name;
 }
 
+TEST(Dashboard, WhatIsClosedIsNotWatched) {
+  TemporaryFolder folder("dashboard-test");
+  for (size_t i = 0; i < 2 * RunList::kMostOpen; ++i) {
+    const fs::path run = folder.path() / fmt::format("r{}", i);
+    fs::create_directories(run);
+    write_file_atomic(run / "status.json", "{}");
+  }
+  RunList runs(folder.path(), /*many=*/true);
+  DashboardServer page(runs, net::ServerOptions{});
+  page.start();
+  net::HttpClient client;
+  for (const std::string& name : runs.names()) client.get_json(page.url() + "/api/status?run=" + name).value();
+  size_t watched = 0;
+  for (const auto& of_one : fs::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream lines(of_one.path());
+    for (std::string line; std::getline(lines, line);) watched += line.starts_with("inotify wd:");
+  }
+  EXPECT_EQ(watched, RunList::kMostOpen);
+}
+
 TEST(RunList, ARunThatSomebodyFollowsStaysOpen) {
   TemporaryFolder folder("runs-test");
   RunList runs(folder.path(), /*many=*/true);

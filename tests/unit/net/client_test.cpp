@@ -92,6 +92,37 @@ TEST(Client, CutAndMalformedRepliesAreErrors) {
   EXPECT_EQ(server.connections, 3);  // a fresh connection that fails is not tried twice
 }
 
+// Whatever says how long it is: a header, chunks, the end of the connection. A peer is not always ours.
+TEST(Client, AReplyIsHeldUpToItsBoundAlone) {
+  const std::string ten = "0123456789";
+  ScriptedServer server({"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n" + ten,
+                         "HTTP/1.1 200 OK\r\nContent-Length: 900000000000\r\n\r\n" + ten,
+                         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\na\r\n" + ten + "\r\n1\r\nx\r\n0\r\n\r\n",
+                         "HTTP/1.1 200 OK\r\n\r\n" + ten + "x"});
+  HttpClient client({.longest_reply = 10});
+  EXPECT_EQ(client.get(server.url).value().body, ten);
+  for (const char* framing : {"length", "chunks", "end"}) {
+    const auto reply = client.get(server.url);
+    ASSERT_FALSE(reply.ok()) << framing;
+    EXPECT_EQ(reply.error().kind(), ErrorKind::kCorrupt) << framing;
+    EXPECT_EQ(reply.error().what(), "GET " + server.url + ": the reply is longer than 10 bytes") << framing;
+  }
+}
+
+TEST(Client, APassedOnReplyHasNoBound) {
+  ScriptedServer server(
+      {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"});
+  AsyncClient client;
+  const auto get = [&](std::optional<uint64_t> longest) {
+    std::promise<Result<Response>> reply;
+    client.send({.url = server.url, .longest_reply = longest},
+                whole_reply([&](Result<Response> got) { reply.set_value(std::move(got)); }));
+    return reply.get_future().get();
+  };
+  EXPECT_EQ(get(2).error().kind(), ErrorKind::kCorrupt);
+  EXPECT_EQ(get(std::nullopt).value().body, "abc");
+}
+
 TEST(Client, ARepliesPiecesMayBeCutAnywhere) {
   const std::string reply =
       "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: 2\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -398,6 +398,27 @@ TEST_F(GeneratorTest, AStopLeavesNothingHalfDone) {
   EXPECT_FALSE(generator.run(group_spec("g"), 0, stop.get_token()).has_value());
 }
 
+TEST_F(GeneratorTest, AnAnswerThatWaitsForItsTurnAtTheEvaluatorIsJudgedAtAStop) {
+  std::stop_source stop;
+  mock.engine = [&, answer = mock.engine](const Json& body) {
+    stop.request_stop();
+    return answer(body);
+  };
+  GroupSpec group = group_spec("g");
+  group.options.max_turns = 1;
+  Gate full(1);
+  full.enter();
+  const Peers peers(mock.options());
+  const Generator generator(peers, codec, full, activity);
+  auto whole = std::async(std::launch::async, [&] { return generator.run(group, 0, stop.get_token()); });
+  EXPECT_EQ(whole.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
+  full.leave();
+  const auto trajectory = whole.get();
+  ASSERT_TRUE(trajectory.has_value());
+  EXPECT_EQ(trajectory->turns.at(0).status, TurnStatus::kCompleted);
+  EXPECT_EQ(mock.judged.size(), 1u);
+}
+
 class MemoryKeeper : public TurnKeeper {
  public:
   std::vector<KeptTurn> kept_turns(const std::string&, int64_t) override {

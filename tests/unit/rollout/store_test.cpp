@@ -123,6 +123,22 @@ TEST(StoreTest, TurnsAreKeptUntilTheirTrajectoryIsWritten) {
   EXPECT_EQ(store.progress("b").turns, 0);
 }
 
+// A request that a generator repeated, or that was long under way: the verdict is there already.
+TEST(StoreTest, AJudgedTurnStaysWhatItIs) {
+  TemporaryFolder folder("tf-store");
+  Store store(folder.path() / "b.sqlite");
+  store.add_groups({group_spec("a")});
+  Turn turn = trajectory("a", 1, 0.5).turns[0], late = turn;
+  late.text = "late";
+  store.keep_turn("a", 1, 0, {late, false});
+  store.keep_turn("a", 1, 0, {turn, true});
+  for (const bool judged : {false, true}) store.keep_turn("a", 1, 0, {late, judged});
+  const auto kept = store.kept_turns("a", 1);
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_TRUE(kept[0].judged);
+  EXPECT_EQ(to_json(kept[0].turn), to_json(turn));
+}
+
 // A disk that was full for a moment took the second turn and not the first: it is not to be taken for that.
 TEST(StoreTest, TurnsBehindOneThatCouldNotBeKeptAreNotGiven) {
   TemporaryFolder folder("tf-store");

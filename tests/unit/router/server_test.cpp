@@ -57,6 +57,50 @@ TEST(Router, AWorkerKilledInMidFlightIsReplaced) {
   fleet[first].take_held();
 }
 
+// As one that is stopped, or whose scheduler is stuck: its connections stay, and no byte comes.
+TEST(Router, WhatAnEngineThatHangsWasAskedIsAskedOfAnother) {
+  RouterOptions options;
+  options.silence_timeout_s = 0.2;
+  Fleet fleet(2, "round_robin", {}, "", options);
+  fleet[0].mode = fleet[1].mode = MockWorker::Mode::kHold;
+  auto reply = fleet.generate();
+  while (fleet[0].generated + fleet[1].generated == 0) std::this_thread::yield();
+  MockWorker& hangs = fleet[fleet[0].generated == 1 ? 0 : 1];
+  MockWorker& other = fleet[fleet[0].generated == 1 ? 1 : 0];
+  other.mode = MockWorker::Mode::kAnswer;
+  hangs.healthy = false;
+  const Deadline deadline = Deadline::after(10);
+  while (reply.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready && !deadline.expired())
+    fleet.router->check_health();
+  EXPECT_FALSE(deadline.expired());
+  EXPECT_EQ(other.generated, 1);
+  for (auto& held : hangs.take_held()) held->send(net::Response::text("too late"));
+  EXPECT_EQ(reply.get().value().headers.at("x-worker"), other.url());
+}
+
+TEST(Router, AStreamThatGoesOnIsCutOnlyOnceItIsSilent) {
+  RouterOptions options;
+  options.silence_timeout_s = 0.3;
+  Fleet fleet(1, "round_robin", {}, "", options);
+  fleet[0].mode = MockWorker::Mode::kStreamByHand;
+  fleet[0].healthy = false;
+  auto reply = fleet.generate();
+  wait_for(fleet[0].generated, 1);
+  const auto stream = fleet[0].take_held().front();
+  const auto since = Clock::now();
+  while (seconds_since(since) < 3 * options.silence_timeout_s) {
+    ASSERT_TRUE(stream->write(net::sse_event("a token")));
+    fleet.router->check_health();
+    ASSERT_NE(reply.wait_for(std::chrono::milliseconds(20)), std::future_status::ready);
+  }
+  const Deadline deadline = Deadline::after(10);
+  while (reply.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready && !deadline.expired())
+    fleet.router->check_health();
+  EXPECT_FALSE(deadline.expired());
+  stream->end_stream();
+  EXPECT_THAT(reply.get().error().what(), HasSubstr("in the middle of its reply"));
+}
+
 TEST(Router, ABusyWorkerIsPassedOverAndTheLastOneSpeaks) {
   Fleet fleet(2, "round_robin");
   fleet[0].mode = Mode::kBusy;
