@@ -35,7 +35,8 @@ enum class Control {
   kDefaultWeights,  // the weights as the module was made
   kHalfInside,      // in bfloat16 what is larger than the outputs, which sums over many of it hide
   kWithoutTerm,     // a sum without an operand that is small beside the other one, a product that is zero, a factor
-                    // that hardly varies as its mean, or one of several inputs as another trial's
+                    // that hardly varies as its mean, one of several inputs or what hardly counts of one as another
+                    // trial's
   kWithoutSmall,    // zeros where outputs are smaller than what is allowed of them, if many are
 };
 constexpr std::array<std::string_view, 11> names_of(Control) {
@@ -55,7 +56,8 @@ struct Admission {
   double tolerance = 1;           // a factor on Tolerances
   double own_error = -1;          // the reference's against float64, over the tolerance as given; -1: unknown
   std::vector<Control> within;    // as the problem stands
-  std::vector<std::string> idle;  // operations that changed nothing, bounds that nothing is beyond, as it is drawn
+  std::vector<std::string> idle;  // operations that changed nothing, bounds that nothing is beyond, parts of inputs
+                                  // that no output shows, as it is drawn
 };
 Json to_json(const Admission& admission);
 

@@ -37,6 +37,16 @@ CASES = {
                        "self.layer, self.norm = nn.Linear(width, width), nn.GroupNorm(groups, width)"), True, {}),
     "blocks": (problem("x.unflatten(1, (-1, block)).cumsum(2)", "batch, length, block, width = 4096, 128, 64, 256",
                        inputs=SHAPES.replace("(batch, width)", "(batch, length, width)")), True, {}),
+    "forgotten": (problem("self.layer(x.unflatten(1, (64, -1)))[1][0]", "batch, width = 8, 512",
+                          "self.layer = nn.GRU(8, 16, batch_first=True)"), True, {"draw": "wide", "idle": []}),
+    "one_place": (problem("torch.tanh(x.unflatten(1, (-1, 1)).mean(2, keepdim=True))[..., 0]"), True,
+                  {"draw": "as_given", "idle": []}),
+    "weights_alone": (problem("self.layer(F.max_pool2d(x, 4))", "batch, width = 4, 64",
+                              "self.layer = nn.Conv2d(256, 256, 3, padding=1)", inputs=SHAPES.replace(
+        "rand(batch, width)", "randn(batch, 256, width, width)")), True, {}),
+    "chunks": (problem("x.unflatten(1, (-1, block)).cumsum(2)",
+                       "batch, length, block, heads, head, state = 2048, 128, 64, 8, 64, 16", inputs=SHAPES.replace(
+        "rand(batch, width)", "rand(batch, length, heads * head * state // 64)")), True, {}),
     "recurrent": (problem("self.layer(x.unsqueeze(0))[0]", "batch, width = 8, 16",
                           "self.layer = nn.GRU(width, width, 2)"), True, {}),
     "shape_in_a_tuple": (problem("x.sum(1)", "batch = 32768; shape = (32768,)", inputs=SHAPES.replace(
@@ -94,6 +104,9 @@ def test_sizes_keep_their_proportions(checked):
     assert reduced["width"][1] // reduced["groups"][1] == 8192 // 512, reduced
     reduced = {name: int(text.split(" -> ")[1]) for name, text in checked["blocks"]["reduced"].items()}
     assert reduced["length"] == 2 * reduced["block"], reduced
+    reduced = {name: int(text.split(" -> ")[1]) for name, text in checked["chunks"]["reduced"].items()}
+    assert reduced["length"] >= 2 * reduced["block"], reduced
+    assert int(checked["weights_alone"]["reduced"]["width"].split(" -> ")[1]) >= 8, checked["weights_alone"]
     assert set(checked["shape_in_a_tuple"]["reduced"]) == {"batch", "shape[0]"}
     assert set(checked["names_at_once"]["reduced"]) == {"batch", "width"}
 

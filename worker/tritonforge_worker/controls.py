@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from tritonforge_worker import weights
+from tritonforge_worker import cuda_on_cpu, weights
 from tritonforge_worker.modules import set_seed, tensors_in
 
 # Makes another tensor of the same values; that it changes none says nothing.
@@ -34,6 +34,9 @@ _PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "ad
 # Of a sum's operands one is small beside the other one below this, and a factor hardly varies beside its mean; so many
 # of the smallest are left out, one by one. So many inputs are another trial's, one by one.
 SMALL, TERMS, INPUTS = 0.05, 3, 8
+# Of an input a quarter of the places along a dimension, those of the least gradient, are another trial's where that is
+# below SMALL of the mean one. Outputs that move by less than this, of their root mean square, do not show it.
+UNSEEN = 1e-6
 # Outputs of so few numbers are drawn more than twice: by chance two of them are alike, or further apart than most.
 FEW = 16
 
@@ -55,6 +58,25 @@ class Without(TorchDispatchMode):
                 flat = torch.full_like(given, self.level(given))
                 args = (*args[: self.operand], flat, *args[self.operand + 1 :])
         return func(*args, **(kwargs or {}))
+
+
+def is_identity(func, args, kwargs):
+    """Of noise, too, as a mean over one place is: no inputs would show it, however they are drawn."""
+    given = tensors_in([args, kwargs])
+    if len(given) != 1:
+        return False
+    noise = 100 * noise_like(given[0])
+    args, kwargs = tree_map(lambda value: noise.clone() if value is given[0] else value, (args, kwargs))
+    try:
+        return torch.equal(func(*args, **kwargs), noise)
+    except RuntimeError:  # noise is not among what it takes: a factorisation's matrices, say
+        return False
+
+
+def noise_like(tensor):
+    """Of a generator of its own: what a forward draws stays what it is."""
+    with cuda_on_cpu.own_code():
+        return torch.empty_like(tensor).normal_(generator=torch.Generator(tensor.device))
 
 
 class HalfInside(TorchDispatchMode):
@@ -126,7 +148,7 @@ class Watch(TorchDispatchMode):
             self.made[id(tensor)] = (name, before)
         same = isinstance(out, torch.Tensor) and before is not None and out.shape == before.shape
         same = same and name not in _COPIES and out.dtype == before.dtype and out.is_floating_point()
-        if same and torch.equal(out, before):
+        if same and torch.equal(out, before) and not is_identity(func, args, kwargs or {}):
             self.idle.append(called)
         return out
 
@@ -182,6 +204,37 @@ def run(model, inputs, seed):
         return tensors_in(model(*inputs))
 
 
+def faint_parts(model, inputs, seed):
+    """[(input, dimension, places)] that the outputs hardly depend on; of what has no gradient nothing is missing."""
+    leaves = [x.detach().requires_grad_() if is_floating(x) else x for x in inputs]
+    given = [x.clone() if isinstance(x, torch.Tensor) else x for x in leaves]  # a forward may write into them
+    set_seed(seed)
+    outputs = [out for out in tensors_in(model(*given)) if out.requires_grad]
+    known = [k for k, leaf in enumerate(leaves) if is_floating(leaf) and leaf.dim()]
+    ways = [noise_like(out) for out in outputs]
+    gradients = torch.autograd.grad(outputs, [leaves[k] for k in known], ways, allow_unused=True)
+    found = []
+    for k, gradient in zip(known, gradients):
+        for dim in range(gradient.dim() if gradient is not None else 0):
+            sizes = gradient.transpose(0, dim).reshape(gradient.shape[dim], -1).norm(dim=1)
+            there = sizes.nonzero().flatten()
+            faintest = there[sizes[there].argsort()][: len(there) // 4]
+            if len(faintest) and sizes[faintest].max() < SMALL * sizes.mean():
+                found.append((k, dim, faintest))
+    return found
+
+
+def is_floating(value):
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def differ(outputs, expected):
+    """By what anybody would see."""
+    return any(
+        size_of(a - b) > UNSEEN * size_of(b) if is_floating(b) else not a.equal(b) for a, b in zip(outputs, expected)
+    )
+
+
 def like(outputs, expected):
     """The outputs with the expected ones' types; None where they have other shapes."""
     if outputs is None or len(outputs) != len(expected):
@@ -227,6 +280,19 @@ def probes(model, plain, make_inputs, trials, forward_seed, around):
         def inputs_with(other):
             return lambda: [b if k == other else a for k, (a, b) in enumerate(zip(make_inputs(0), make_inputs(1)))]
 
+        def with_part(k, dim, places):
+            given, other = make_inputs(0), make_inputs(1)
+            given[k].index_copy_(dim, places, other[k].index_select(dim, places))
+            return given
+
+        def parts():  # in float64 what a recurrence forgot long ago still has a gradient
+            for dtype in (torch.float64, torch.float32):
+                try:
+                    return faint_parts(fresh().to(dtype), inputs_in(dtype)(), forward_seed)
+                except Exception:  # an operation that is not there in this type, or has no gradient
+                    pass
+            return []
+
         attempt("float64", lambda: fresh().double(), inputs_in(torch.float64))
         attempt("half", lambda: fresh().bfloat16(), inputs_in(torch.bfloat16))
         if weights.state_of(model):
@@ -242,6 +308,11 @@ def probes(model, plain, make_inputs, trials, forward_seed, around):
             attempt(f"without_term.{k}", fresh, mode=Without(call, operand, level))
         for k in range(min(len(inputs), INPUTS) if len(inputs) > 1 else 0):
             attempt(f"without_term.input {k}", fresh, inputs_with(k))
+        for k, dim, places in parts():
+            name = f"without_term.input {k}, dimension {dim}"
+            attempt(name, fresh, lambda k=k, dim=dim, places=places: with_part(k, dim, places))
+            if (left_out := found.get(name)) and not differ(left_out, expected):
+                watch.idle.append(f"input {k}, {len(places)} places of dimension {dim}")
         if sum(tensor.numel() for tensor in expected) <= FEW:
             for trial in range(2, trials):
                 attempt(f"other.{trial}", fresh, functools.partial(make_inputs, trial))

@@ -129,7 +129,8 @@ def cost(source, folder, budget):
 
 
 def reduced(source, budget, folder):
-    """(source, {name: [old, new]}) within the budget {"elements", "flops"}, as far as halving can take it."""
+    """(source, {name: [old, new]}) within the budget {"elements", "flops"}, or as near as halving takes it: where
+    weights alone are more, images of a pixel would make them no fewer."""
     found = constants(ast.parse(source))
     if not found:
         return source, {}
@@ -138,40 +139,52 @@ def reduced(source, budget, folder):
     except BaseException:
         return source, {}  # what cannot be sized is run as it is; its real fault shows there
 
-    def fits(cost):
-        return cost[0] <= budget["elements"] and cost[1] <= budget["flops"]
-
+    limits = budget["elements"], budget["flops"]
     sizes, stuck = {name: [value, value] for name, (value, _) in found.items()}, set()
 
     def halved(names):
-        """The sizes with these names' halved, and their cost; None where the problem breaks or costs as much."""
+        """The sizes with these names' halved, and their cost; None where the problem breaks or is hardly cheaper."""
         trial = {n: [old, new // 2 if n in names else new] for n, (old, new) in sizes.items()}
         try:
             then = cost(rewritten(source, trial), folder, budget)
         except BaseException:
             return None
-        return (trial, then) if then[0] < now[0] or then[1] < now[1] else None
+        helps = any(was > limit and is_ <= was * 7 / 8 for was, is_, limit in zip(now, then, limits))
+        return (trial, then) if helps else None
 
-    def meets(name):
-        """Halved, it would be no larger than a smaller one that stays: a row of several blocks would be one block."""
+    def meets(name, staying):
+        """Halved, it would be no larger than one that is smaller: a row of several blocks would be one block."""
         old, new = sizes[name]
-        return any(new // 2 <= other < 16 and was < old for was, other in sizes.values())
+        return any(sizes[n][0] < old and new // 2 <= sizes[n][1] < new for n in staying)
 
-    # All large ones together first: what is in proportion (channels and groups, width and heads) stays so. Then the
-    # largest, one by one.
+    def in_proportion():
+        """The large ones that can be halved together without meeting any that stays."""
+        names = [n for n in sizes if sizes[n][1] >= 16]
+        while meeting := [n for n in names if meets(n, sizes.keys() - names)]:
+            names = [n for n in names if n not in meeting]
+        return names
+
+    def next_of(names):
+        """The largest; of large ones, one that meets none, or else what was the largest."""
+        large = [n for n in names if sizes[n][1] >= 16]
+        free = [n for n in large if not meets(n, sizes)]
+        return max(free or large or names, key=lambda n: sizes[n][0 if large and not free else 1])
+
+    # All large ones together first: what is in proportion (channels and groups, width and heads) stays so. Then one by
+    # one.
     for _ in range(200):
-        if fits(now):
+        if now[0] <= limits[0] and now[1] <= limits[1]:
             break
-        large = [n for n in sizes if sizes[n][1] >= 16 and not meets(n)]
+        large = in_proportion()
         step = halved(large) if not stuck and large else None
         if step is None:
             names = [n for n in sizes if n not in stuck and sizes[n][1] >= 4]
             if not names:
                 break
-            largest = max(names, key=lambda n: sizes[n][1])
-            step = halved([largest])
+            next_one = next_of(names)
+            step = halved([next_one])
             if step is None:
-                stuck.add(largest)
+                stuck.add(next_one)
                 continue
         sizes, now = step
     changed = {n: v for n, v in sizes.items() if v[0] != v[1]}
