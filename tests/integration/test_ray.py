@@ -210,7 +210,8 @@ def listening_here():
 
 
 def test_without_its_program_the_launcher_says_how_to_get_it(tmp_path):
-    shutil.copy(BINARY, tmp_path / "tritonforge")
+    for file in (BINARY, pathlib.Path(BINARY).parent / "libtritonforge_torch.so"):
+        shutil.copy(file, tmp_path)
     (tmp_path / "small.yaml").write_text(RECIPE)
     words = ["run", "small.yaml", "--launcher", "ray", "--ray-address", "10.0.0.1:6379"]
     environment = dict(os.environ, TRITONFORGE_ROOT=str(ROOT))

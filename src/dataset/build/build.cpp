@@ -58,8 +58,10 @@ Build::Build(const YAML::Node& config, const std::string& where, BuildTools tool
     sources_.push_back({name, make_source(kind, node, fmt::format("{}: sources: {}", where, kind), tools.sources)});
     card_.source_files[name] = sources_.back().source->files();
   }
-  for (const auto& [name, node] : stages)
+  for (const auto& [name, node] : stages) {
     stages_.push_back(make_stage(name, node, fmt::format("{}: stages: {}", where, name), context));
+    context.has_tokens |= name == "tokens";
+  }
   for (const auto& [kind, node] : outputs)
     outputs_.emplace_back(kind, make_output(kind, node, fmt::format("{}: outputs: {}", where, kind), context));
   dropped_ = std::make_unique<WholeFile>(context.output / "dropped.jsonl");

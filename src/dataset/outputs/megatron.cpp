@@ -69,9 +69,7 @@ class Megatron : public Output {
  public:
   explicit Megatron(const fs::path& folder) : files_(folder) {}
   void write(const Row& row) override {
-    if (!row.learns()) return;
-    if (row.tokens.tokens.empty()) fail(ErrorKind::kUsage, "the output 'megatron' needs the stage 'tokens'");
-    files_.of(row.split).write(row.tokens);
+    if (row.learns()) files_.of(row.split).write(row.tokens);
   }
   std::vector<fs::path> close() override { return files_.close(); }
 

@@ -114,6 +114,7 @@ std::unique_ptr<Output> make_output(const std::string& kind, const YAML::Node& o
   load_config<NoOptions>(options, where);
   if (kind == "jsonl") return make_jsonl(folder);
   if (kind == "parquet") return make_parquet(folder);
+  if (kind == "packed" || kind == "megatron") context.need_tokens(fmt::format("the output '{}'", kind));
   if (kind == "packed") return make_packed(folder, context.tokenizer, context.enable_thinking);
   if (kind == "megatron") return make_megatron(folder);
   fail(ErrorKind::kUsage, "{}: unknown output '{}'{}", where, kind, nearest_hint(kind, output_kinds()));

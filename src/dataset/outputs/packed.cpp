@@ -58,7 +58,6 @@ class Packed : public Output {
 
   void write(const Row& row) override {
     if (!row.learns()) return;
-    if (row.tokens.tokens.empty()) fail(ErrorKind::kUsage, "the output 'packed' needs the stage 'tokens'");
     PackedFiles& files = files_.of(row.split);
     files.tokenizer = tokenizer_;
     files.enable_thinking = enable_thinking_;

@@ -83,6 +83,10 @@ struct StageContext {
   fs::path tokenizer;
   std::shared_ptr<const tokenizer::ChatCodec> codec;  // of `tokenizer`; null without one
   bool enable_thinking = true;
+  bool has_tokens = false;  // of each row: the stage 'tokens' is among those before
+
+  // Throws kUsage naming `reader`.
+  void need_tokens(const std::string& reader) const;
 };
 
 // name: clean | convert | thinking | tokens | length | quality | dedup | contamination | split. Throws kUsage naming

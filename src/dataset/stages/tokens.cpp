@@ -37,7 +37,6 @@ class Length : public Stage {
 
   void decide(Row& row) override {
     const auto length = static_cast<int64_t>(row.tokens.tokens.size());
-    if (length == 0) fail(ErrorKind::kUsage, "the stage 'length' needs the stage 'tokens' before it");
     ++counts_[static_cast<size_t>(std::upper_bound(kBounds.begin(), kBounds.end(), length) - kBounds.begin())];
     if (length < options_.min) row.drop(name(), "shorter than min");
     else if (length > options_.max) row.drop(name(), "longer than max");
@@ -63,7 +62,12 @@ class Length : public Stage {
 
 std::unique_ptr<Stage> make_tokens(const StageContext& context) { return std::make_unique<Tokens>(context); }
 
-std::unique_ptr<Stage> make_length(const LengthOptions& options, const StageContext&) {
+void StageContext::need_tokens(const std::string& reader) const {
+  if (!has_tokens) fail(ErrorKind::kUsage, "{} needs the stage 'tokens' before it", reader);
+}
+
+std::unique_ptr<Stage> make_length(const LengthOptions& options, const StageContext& context) {
+  context.need_tokens("the stage 'length'");
   return std::make_unique<Length>(options);
 }
 

@@ -159,7 +159,7 @@ TEST(Build, AConfigurationThatCannotBeSaysWhichKey) {
     std::string config = good;
     config.replace(config.find(from), from.size(), to);
     try {
-      built(config);
+      Build(YAML::Load(config), "c.yaml", fake_tools());  // before the first row: what rows cost is not spent on it
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
       return std::string(error.what());
@@ -172,7 +172,9 @@ TEST(Build, AConfigurationThatCannotBeSaysWhichKey) {
   EXPECT_THAT(error_with("outputs: [jsonl, parquet, packed, megatron, rl_prompts]", "outputs: []"),
               HasSubstr("'outputs' must be a list"));
   EXPECT_THAT(error_with("[jsonl, parquet", "[jsonl, jsonl"), HasSubstr("'outputs' has jsonl twice"));
-  EXPECT_THAT(error_with("tokens, length: {min: 10, max: 8000},", ""), HasSubstr("needs the stage 'tokens'"));
+  EXPECT_THAT(error_with("tokens, length: {min: 10, max: 8000},", ""), HasSubstr("'packed' needs the stage 'tokens'"));
+  EXPECT_THAT(error_with("tokens, length: {min: 10, max: 8000},", "length: {min: 10}, tokens,"),
+              HasSubstr("'length' needs the stage 'tokens' before it"));
 }
 
 // Pairs that problems can be read from.
