@@ -152,7 +152,9 @@ TEST(Thinking, NoThoughtIsAskedForAgain) {
 
 TEST(Length, DropsBelowAndAboveAndCountsBoth) {
   TemporaryFolder folder("tf-stage");
-  const auto stage = make_stage("length", YAML::Load("{min: 3, max: 4}"), "test", fake_context(folder.path()));
+  StageContext context = fake_context(folder.path());
+  context.has_tokens = true;
+  const auto stage = make_stage("length", YAML::Load("{min: 3, max: 4}"), "test", context);
   std::vector<std::string> outcomes;
   for (const size_t length : {2u, 3u, 4u, 5u}) {
     Row row;
