@@ -16,6 +16,7 @@
 
 #include "base/descriptor.h"
 #include "base/json.h"
+#include "base/process.h"
 #include "orchestrate/node_cache.h"
 
 extern char** environ;
@@ -93,6 +94,9 @@ AgentJob read_job(const std::string& line) {
   try {
     const Json job = Json::parse(line);
     options.argv = job.at("argv").get<std::vector<std::string>>();
+    // The launcher's program is at another place here, or not at all: this one is what was brought.
+    if (const auto program = job.find("program"); program != job.end())
+      std::ranges::replace(options.argv, program->get<std::string>(), own_executable().string());
     options.env = job.at("env").get<std::map<std::string, std::string>>();
     options.working_folder = job.at("folder").get<std::string>();
     read.silence_s = job.value("silence_s", read.silence_s);
@@ -127,6 +131,7 @@ std::jthread pulse_of(int control) {
 
 Launched::Member carried(const ProcessOptions& options, const Carrier& carrier, const Place& place) {
   Json job = {{"argv", options.argv},
+              {"program", own_executable().string()},
               {"env", travelling_environment(options.env)},
               {"folder", fs::current_path().string()},
               {"silence_s", kSilence}};

@@ -89,8 +89,9 @@ def test_an_installed_package_brings_all_that_it_needs_to_other_hosts(tmp_path, 
         run = Run(tmp_path, "--launcher", "ssh", *flags(settings), program=program, root=tree)
         run.wait_for(lambda: run.steps("sft"), "a step")
         mapped = [pathlib.Path(f"/proc/{pid}/maps").read_text() for pid in node.pids()]
-        trainer = next(text for text in mapped if "libtorch_cpu.so" in text)
+        trainer = next(text for text in mapped if "libtritonforge_torch.so" in text)
         run.finish()
+    assert not any(str(tree) in text for text in mapped), "a program that is on this machine alone"
     # Debian's libraries are those that travelled, not the ones that this machine happens to have.
     (place,) = (tmp_path / "cache/tritonforge/nodes").iterdir()
     assert {path.name for path in (place / "bin/lib").iterdir()} == {path.name for path in (tree / "bin/lib").iterdir()}

@@ -227,12 +227,20 @@ def test_ranks_on_two_hosts_train_as_one_process_does(alone, nodes, tmp_path):
     other = take_most_ports(nodes[0])
     settings = [*SMALL, "stages=[sft]", "placement.hosts=[node-1, node-2]", "placement.actor.dp=2"]
     run = Run(tmp_path, "--launcher", "ssh", *flags([*settings, f"placement.ssh_config={tmp_path}/ssh_config"]))
-    run.wait_for(lambda: all(ours_beyond_loopback(node) for node in nodes), "ranks that have met")
+    answers = {}
+
+    def rendezvous_answers():
+        met = [ours_beyond_loopback(node) for node in nodes]
+        answers.clear()
+        if all(met):
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                addresses = [at for node in met for at in node]
+                answers.update(zip(addresses, pool.map(answer_of, addresses), strict=True))
+        return any(answers.values())
+
     # What the ranks tell each other goes between the hosts, and is all that listens there: the rendezvous of rank 0,
     # which asks for a key, and the collectives of both, which are Gloo's and ask for none.
-    addresses = [at for node in nodes for at in ours_beyond_loopback(node)]
-    with concurrent.futures.ThreadPoolExecutor(len(addresses)) as pool:
-        answers = dict(zip(addresses, pool.map(answer_of, addresses), strict=True))
+    run.wait_for(rendezvous_answers, "ranks that have met")
     assert [answer for answer in answers.values() if answer] == [401], answers
     run.finish()
     losses = [[step["loss"] for step in each.steps("sft")] for each in (run, alone)]
