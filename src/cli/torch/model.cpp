@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <limits>
 #include <memory>
 
 #include "base/hub.h"
@@ -21,6 +20,7 @@ namespace tritonforge::cli {
 namespace {
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
+constexpr double kEnough = 1e18;  // bytes
 
 struct PullFlags {
   std::string revision, python;
@@ -133,8 +133,7 @@ Json examine(const std::string& text) {
   const double parameters = static_cast<double>(shape.parameter_count());
   Json training = Json::object();
   double sum = 0;
-  for (const auto& [name, bytes] : trainer_memory(shape, {}, {.tp = 1, .cp = 1, .pp = 1, .dp = 1, .ep = 1},
-                                                  std::numeric_limits<int64_t>::max() / 4)) {
+  for (const auto& [name, bytes] : trainer_memory(shape, {}, {.tp = 1, .cp = 1, .pp = 1, .dp = 1, .ep = 1}, kEnough)) {
     training[name] = bytes / kGib;
     sum += bytes;
   }

@@ -18,7 +18,6 @@ namespace tritonforge::dataset {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::string kTokenizer = std::string(TF_SOURCE_DIR) + "/tests/data/tiny-tokenizer";
