@@ -47,6 +47,9 @@ CASES = {
     "chunks": (problem("x.unflatten(1, (-1, block)).cumsum(2)",
                        "batch, length, block, heads, head, state = 2048, 128, 64, 8, 64, 16", inputs=SHAPES.replace(
         "rand(batch, width)", "rand(batch, length, heads * head * state // 64)")), True, {}),
+    "wide_kernel": (problem("self.layer(x)", "batch, channels, filters, width, height = 8, 32, 64, 512, 512",
+                            "self.layer = nn.Conv2d(channels, filters, (5, 9))", inputs=SHAPES.replace(
+        "rand(batch, width)", "rand(batch, channels, height, width)")), True, {}),
     "recurrent": (problem("self.layer(x.unsqueeze(0))[0]", "batch, width = 8, 16",
                           "self.layer = nn.GRU(width, width, 2)"), True, {}),
     "shape_in_a_tuple": (problem("x.sum(1)", "batch = 32768; shape = (32768,)", inputs=SHAPES.replace(

@@ -9,6 +9,7 @@ import math
 import operator
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from tritonforge_worker import cuda_on_cpu
@@ -107,6 +108,16 @@ def rewritten(source, sizes):
     return "".join(lines)
 
 
+class AsOffMeta(TorchDispatchMode):
+    """A convolution of an input that is smaller than its kernel fails on every device but the meta one."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.convolution.default and args[0].numel() and not out.numel():
+            raise ValueError("a convolution's input is smaller than its kernel")
+        return out
+
+
 def cost(source, folder, budget):
     """(elements of inputs, weights and outputs, floating-point operations) of one forward. Of a recurrence whose inputs
     and weights alone are more than the budget (those, infinity): nobody waits for its many steps to be counted."""
@@ -122,7 +133,7 @@ def cost(source, folder, budget):
             return elements, 0
         if elements > budget["elements"] and any(isinstance(m, torch.nn.RNNBase) for m in model.modules()):
             return elements, math.inf
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        with torch.no_grad(), AsOffMeta(), FlopCounterMode(display=False) as counter:
             outputs = model(*[x.to("meta") if isinstance(x, torch.Tensor) else x for x in inputs])
         elements += sum(t.numel() for t in tensors_in(outputs))
     return elements, counter.get_total_flops()
