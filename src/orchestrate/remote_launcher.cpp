@@ -192,7 +192,8 @@ void RemoteLauncher::prepare_host(const std::string& host, const Bundle& bundle,
          shared_[lacks - kShared].string());
   if (lacks & kBundle) copy(host, bundle_, bundle.tar, stop);
   if (lacks & kEnvironment) copy(host, environment, {"tar", "-cf", "-", "-C", environment, "."}, stop);
-  if (run(host, agent_command() + " --sweep", stop) != 0)
+  // --help is of the whole program, which loads libtorch: a host that cannot is told now, not when a rank starts.
+  if (run(host, agent_command() + " --sweep && " + binary_there() + " --help", stop) != 0)
     fail(ErrorKind::kMachine,
          "{}: tritonforge does not start there (its message is above): requirements/debian.txt lists what it needs",
          host);
