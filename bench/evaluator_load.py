@@ -16,6 +16,7 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CORES = len(os.sched_getaffinity(0))  # taskset counts
 sys.path.insert(0, os.path.join(ROOT, "tests", "adversarial"))
 os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
 import plain_errors
@@ -57,7 +58,7 @@ def processor_seconds(root):
 class Side:
     def __init__(self, root, mode):
         evaluator_server.ROOT, evaluator_server.BINARY = root, os.path.join(root, "build", "tritonforge")
-        self.server, self.made = Evaluator("--mode", mode, "--workers", str(os.cpu_count()), "--max-queue", "1024"), 0
+        self.server, self.made = Evaluator("--mode", mode, "--workers", str(CORES), "--max-queue", "1024"), 0
         self.rates, self.processor_ms = [], []
         self.judge()
 
@@ -98,7 +99,7 @@ def main():
         sides["other"] = Side(os.path.abspath(options.other), options.mode)
     for _ in range(options.rounds):
         for side in sides.values():
-            side.round(options.count, os.cpu_count())
+            side.round(options.count, CORES)
     for name, side in sides.items():
         for figures, unit in ((side.rates, "new kernels /s"), (side.processor_ms, "ms of processors a verdict")):
             print(f"{name:<6} {statistics.median(figures):6.1f} {unit}   ({', '.join(f'{x:.1f}' for x in figures)})")
