@@ -10,8 +10,9 @@
 // of 300 to 900 tokens; train_packed_peer.py is its peer), +prompts250 (eight sequences after each other begin with the
 // same so many tokens, without a target, as the answers to one prompt; computed once), +groups (the packed lengths as
 // answers behind such prompts of 1,500) and +whole (the prompt is then computed with every answer), +deterministic,
-// +snapshot (then the time that a checkpoint stops the trainer for). Cases take turns only by being run twice: the
-// order of the arguments is the order of the runs.
+// +nccl (of dp and cp: gradients and weights go by NCCL, not by the copy engines), +snapshot (then the time that a
+// checkpoint stops the trainer for). Cases take turns only by being run twice: the order of the arguments is the order
+// of the runs.
 #include <ATen/ATen.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -98,6 +99,7 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   config.max_tokens_per_micro_batch = tokens + 1;
   config.lm_head_chunk = config.autograd ? 1024 : 4096;
   config.parallel = ranks.dims;
+  config.parallel.peer_copies = !has("+nccl");
   config.share_prefixes = !has("+whole");
   const auto number_behind = [&](const char* part) {  // 0: the case has no such part
     return has(part) ? std::atoll(name.c_str() + name.find(part) + std::strlen(part)) : 0;

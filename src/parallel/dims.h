@@ -27,6 +27,7 @@ inline constexpr const char* kCpFormText =
 struct ParallelDims {
   int64_t tp = 1, cp = 1, pp = 1, pp_chunks = 1, dp = 1, ep = 1;
   CpForm cp_form = CpForm::kUlysses;
+  bool peer_copies = true;
   double timeout_s = 300, lost_after_s = 15;
 
   template <typename Visitor>
@@ -38,6 +39,9 @@ struct ParallelDims {
     v("pp_chunks", pp_chunks, "chunks of layers of a pipeline's rank (virtual stages, interleaved 1F1B); 1 = 1F1B");
     v("dp", dp, "data parallel degree (optimizer state sharded)");
     v("ep", ep, "expert parallel degree; divides dp * cp. Its groups are made; no model with experts is trained yet");
+    v("peer_copies", peer_copies,
+      "whether gradients and weights of dp ranks on GPUs of one host go by the copy engines, beside products; else by "
+      "NCCL, to the same bits with two ranks");
     v("timeout_s", timeout_s, above(0), "seconds that a collective may wait for a rank before the job counts as hung");
     v("lost_after_s", lost_after_s, above(0), "seconds without a word after which a rank counts as gone");
   }

@@ -44,6 +44,10 @@ class Group {
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
 
+  // All ranks lend each other x's memory for as long as the group is there: reduce_scatter and all_gather of x, and of
+  // parts of it that lie at the same place on each rank, may then go past what the others go by. Whether they do.
+  virtual bool lend(const at::Tensor& /*x*/) { return false; }
+
   // x: flat and contiguous. `what` names it in messages. In place.
   virtual PendingPtr all_reduce(const at::Tensor& x, std::string_view what) = 0;      // sum
   virtual PendingPtr reduce_scatter(const at::Tensor& x, std::string_view what) = 0;  // sum of the rank's share
@@ -96,6 +100,7 @@ struct GroupPlace {
   Meeting& meeting;
   FlightRecorder& recorder;
   double timeout_s;
+  bool peer_copies = true;  // whether what is lent goes by the copy engines where it can (peer_copies.h)
 };
 // Return once all of its ranks are there.
 std::unique_ptr<Group> make_gloo_group(std::string name, int64_t rank, int64_t size, int64_t unit,

@@ -2,6 +2,7 @@
 
 #include "kernels/gpu/handles.h"
 #include "parallel/group.h"
+#include "parallel/peer_copies.h"
 
 namespace tritonforge::parallel {
 namespace {
@@ -9,11 +10,12 @@ namespace {
 using gpu::check_cuda;
 
 // Its collectives run on a stream of their own, behind what was queued on ATen's current one, and beside what is queued
-// there until wait().
+// there until wait(); those by copies on another one, and neither waits for the other.
 class NcclGroup : public Group {
  public:
   NcclGroup(std::string name, int64_t rank, int64_t size, int64_t unit, at::Device device, const GroupPlace& place)
       : Group(std::move(name), rank, size, unit), api_(on(device)), recorder_(place.recorder) {
+    if (place.peer_copies) copies_ = std::make_unique<PeerCopies>(this->name(), rank, size, unit, place);
     const std::string key = "nccl-" + this->name();
     gpu::NcclId id{};
     if (rank == 0) {
@@ -29,7 +31,11 @@ class NcclGroup : public Group {
   ~NcclGroup() override {
     if (comm_ != nullptr) api_.nccl_close(comm_);
   }
-  void abandon() override { api_.nccl_abort(std::exchange(comm_, nullptr)); }
+  void abandon() override {
+    if (copies_ != nullptr) copies_->abandon();
+    api_.nccl_abort(std::exchange(comm_, nullptr));
+  }
+  bool lend(const at::Tensor& x) override { return copies_ != nullptr && copies_->lend(x); }
 
   PendingPtr all_reduce(const at::Tensor& x, std::string_view what) override {
     return queue("all_reduce", what, x, [&](gpu::Stream stream) {
@@ -37,12 +43,14 @@ class NcclGroup : public Group {
     });
   }
   PendingPtr reduce_scatter(const at::Tensor& x, std::string_view what) override {
+    if (copies(x)) return queue_copies("reduce_scatter", what, x, &PeerCopies::reduce_scatter);
     return queue("reduce_scatter", what, x, [&](gpu::Stream stream) {
       const gpu::NcclShares all = shares(x);
       return api_.nccl_reduce_scatter(comm_, &all, stream);
     });
   }
   PendingPtr all_gather(const at::Tensor& x, std::string_view what) override {
+    if (copies(x)) return queue_copies("all_gather", what, x, &PeerCopies::all_gather);
     return queue("all_gather", what, x, [&](gpu::Stream stream) {
       const gpu::NcclShares all = shares(x);
       return api_.nccl_all_gather(comm_, &all, stream);
@@ -119,13 +127,23 @@ class NcclGroup : public Group {
             .ranks = static_cast<int>(size()),
             .fp32 = fp32(x) != 0};
   }
+  bool copies(const at::Tensor& x) const { return copies_ != nullptr && copies_->lent(x); }
+  PendingPtr queue_copies(std::string_view operation, std::string_view what, const at::Tensor& x,
+                          void (PeerCopies::*start)(const at::Tensor&)) {
+    return queue_on(copies_->stream(), operation, what, x, [&](gpu::Stream) { (*copies_.*start)(x); });
+  }
   template <typename F>
   PendingPtr queue(std::string_view operation, std::string_view what, const at::Tensor& x, const F& start) {
+    return queue_on(stream_, operation, what, x, [&](gpu::Stream stream) { check_cuda(start(stream)); });
+  }
+  template <typename F>
+  PendingPtr queue_on(gpu::Stream stream, std::string_view operation, std::string_view what, const at::Tensor& x,
+                      const F& start) {
     before_.record(nullptr);
-    check_cuda(api_.stream_wait(stream_, before_));
-    check_cuda(start(stream_));
+    check_cuda(api_.stream_wait(stream, before_));
+    start(stream);
     const auto ended = std::make_shared<gpu::GpuEvent>();
-    ended->record(stream_);
+    ended->record(stream);
     recorder_.begin(name(), operation, what, static_cast<int64_t>(x.nbytes()), [ended] { return ended->done(); });
     return std::make_unique<Queued>(*this, ended);
   }
@@ -144,6 +162,7 @@ class NcclGroup : public Group {
   FlightRecorder& recorder_;
   gpu::NcclComm* comm_ = nullptr;
   gpu::GpuStream stream_{/*high_priority=*/true};  // or the blocks of long products leave it no place
+  std::unique_ptr<PeerCopies> copies_;
   gpu::GpuEvent before_;
   std::vector<Wait> waited_;
   size_t waits_ = 0;  // of them, since waited_s()

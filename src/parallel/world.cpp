@@ -46,7 +46,7 @@ World::World(const ParallelDims& dims, const WorldOptions& options, at::Device d
   }
   watch_ = std::thread([this] { watch(); });
   try {
-    const GroupPlace place{options.host, *meeting_, recorder_, dims.timeout_s};
+    const GroupPlace place{options.host, *meeting_, recorder_, dims.timeout_s, dims.peer_copies};
     const std::string machine = "ranks-of-" + options.host;
     meeting_->add(machine, 1);
     host_ = make_gloo_group("all", rank(), size(), kShareUnit, place);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "kernels/device.h"
 #include "kernels/gpu/cuda_library.h"
+#include "parallel/peer_copies.h"
 #include "train/gpu/head.h"
 #include "train/gpu/host_exchange.h"
 #include "train/gpu/layers.h"
@@ -50,12 +51,13 @@ MemoryPlan with(const model::ModelConfig& shape, int64_t parameters, const Train
     return gpu::Layers::workspace_bytes(shape, rows, train, waiting) + head + gpu::kProductsWorkspace;
   };
   const int64_t groups = (dims.cp > 1) + (dims.dp * dims.cp > 1) + 2 * (dims.pp > 1);
+  const int64_t staging = dims.dp * dims.cp > 1 && dims.peer_copies ? parallel::kCopiesStaging : 0;
   const OfWeight bytes = of_weight(config.optimizer_state);
   const int64_t states = parameters * bytes.states / (dims.dp * dims.cp);
   return {.gradients = parameters * bytes.gradient,
           .states = on_host ? 0 : states,
           .activations = waiting * gpu::Layers::activation_bytes(shape, rows, recompute) / dims.pp_chunks,
-          .workspace = passes(true) + kCode + groups * kCommunicator,
+          .workspace = passes(true) + kCode + groups * kCommunicator + staging,
           .reference = config.loss.kl_coef > 0 ? passes(false) : 0,
           .free = free.device,
           .host = on_host ? states + gpu::HostExchange::kBytes : 0,

@@ -48,7 +48,12 @@ Sharding::Sharding(const model::Model& model, Gradients& gradients, const parall
     const parallel::Share share = parallel::share_of(segment.count, group_->size(), group_->rank());
     own_.push_back({segment.begin + share.begin, share.count});
   }
-  if (group_ == nullptr) own_ = {{0, model.arena().numel()}};
+  if (group_ == nullptr) {
+    own_ = {{0, model.arena().numel()}};
+  } else {
+    group_->lend(model.arena());
+    group_->lend(gradients.sums.arena());
+  }
   sums_.resize(segments_.size());
   shares_.resize(segments_.size());
   summed_.resize(segments_.size());

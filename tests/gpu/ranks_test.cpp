@@ -159,6 +159,31 @@ TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
   at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
+// Two parts of a sum have no order, and each way rounds it once.
+TEST_F(RanksOnGpus, GradientsAndWeightsByTheCopyEnginesChangeNoBit) {
+  if (!two_devices()) GTEST_SKIP() << "one GPU: ranks over NCCL need two";
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr, OptimizerState::kCpu}) {
+    const testing::ScopedTrace trace(__FILE__, __LINE__, name_of(states).data());
+    TrainConfig config = sample_train_config();
+    config.dtype = "bfloat16";
+    config.lr = 1e-3;
+    config.deterministic = true;
+    config.optimizer_state = states;
+    config.max_tokens_per_micro_batch = 512;
+    config.parallel = {.dp = 2};
+    const std::vector<Course> copied = courses_of(config);
+    config.parallel.peer_copies = false;
+    const std::vector<Course> sent = courses_of(config);
+    for (size_t rank = 0; rank < copied.size(); ++rank) {
+      EXPECT_EQ(copied[rank].losses, sent[rank].losses);
+      EXPECT_EQ(copied[rank].norms, sent[rank].norms);
+      EXPECT_TRUE(at::equal(copied[rank].all, sent[rank].all));
+    }
+  }
+  at::globalContext().setDeterministicAlgorithms(false, false);
+}
+
 // A stage's kernels are those of one GPU, on the same rows. What is clipped is not: the norm is summed by stages.
 TEST_F(RanksOnGpus, StagesWithoutClippingChangeNoBit) {
   if (!two_devices()) GTEST_SKIP() << "one GPU: ranks over NCCL need two";

@@ -12,23 +12,6 @@ namespace {
 
 constexpr int kThreads = 512;
 
-__device__ inline void load8(const float* from, int64_t i, float (&to)[8]) {
-  const float4 low = reinterpret_cast<const float4*>(from)[2 * i],
-               high = reinterpret_cast<const float4*>(from)[2 * i + 1];
-  to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
-  to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
-}
-__device__ inline void store8(float* to, int64_t i, const float (&from)[8]) {
-  reinterpret_cast<float4*>(to)[2 * i] = make_float4(from[0], from[1], from[2], from[3]);
-  reinterpret_cast<float4*>(to)[2 * i + 1] = make_float4(from[4], from[5], from[6], from[7]);
-}
-__device__ inline void load8(const Bf16* from, int64_t i, float (&to)[8]) {
-  unpack(reinterpret_cast<const Bf16x8*>(from)[i], to);
-}
-__device__ inline void store8(Bf16* to, int64_t i, const float (&from)[8]) {
-  reinterpret_cast<Bf16x8*>(to)[i] = pack(from);
-}
-
 // SplitMix64's finaliser.
 __device__ inline uint64_t mixed(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;

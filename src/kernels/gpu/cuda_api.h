@@ -26,12 +26,12 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 16;     // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 17;     // raised whenever the table or one of its structs changes
 constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
 constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
 constexpr int kPrefixColumns = 32;
-constexpr int kMostRanks = 8;  // of tensor parallelism
+constexpr int kMostRanks = 8;  // of tensor parallelism, and that copy from each other's memory
 
 using Stream = CUstream_st*;  // cudaStream_t, cudaEvent_t, cudaGraphExec_t
 using Event = CUevent_st*;
@@ -240,6 +240,16 @@ struct JoinRanksArgs {
   float eps;
 };
 
+// x = the ranks' parts of a sum, added in their order in fp32 and rounded once: the same bits on every run, of two
+// ranks NCCL's.
+struct AddPartsArgs {
+  void* x;                        // bf16 or fp32
+  const void* parts[kMostRanks];  // one of them may be x itself
+  int32_t ranks;
+  bool fp32;
+  int64_t count;  // a multiple of 8
+};
+
 // The rows of a table that lies in parts, as embed(): no meeting, nobody writes it.
 struct EmbedRanksArgs {
   Bf16* out;                       // [tokens, hidden]
@@ -295,6 +305,13 @@ struct CudaApi {
   int (*event_elapsed)(Event begin, Event end, float* milliseconds);
   int (*copy)(void* to, const void* from, size_t bytes, Stream stream);  // any direction; host memory should be pinned
   int (*fill)(void* to, int byte, size_t bytes, Stream stream);
+  // Device memory, of this GPU or mapped: by the copy engines, beside kernels, of which none loses a multiprocessor. In
+  // any order among each other.
+  int (*copy_beside)(void* const* to, const void* const* from, const size_t* bytes, size_t count, Stream stream);
+  // Between the streams of several processes, over pinned memory that they share: sets `flag` once what was queued
+  // before is done and seen by all; holds the stream up until it is `value` or up to 2^31 - 1 more.
+  int (*stream_tell)(uint32_t* host_flag, uint32_t value, Stream stream);
+  int (*stream_await)(uint32_t* host_flag, uint32_t value, Stream stream);
 
   // Named ranges of the calling thread for profilers (NVTX), nested. Next to nothing where none looks on.
   int (*range_begin)(const char* name);
@@ -326,6 +343,7 @@ struct CudaApi {
   int (*join_ranks)(const JoinRanksArgs*, Stream);
   int (*gather_logits)(const GatherLogitsArgs*, Stream);
   int (*meet_ranks)(const RankMeeting*, Stream);  // no more than that
+  int (*add_parts)(const AddPartsArgs*, Stream);  // of ranks in several processes, too: it meets nobody
 
   // Attention. rope: [positions, head_dim / 2, 2] fp32, cos and sin of position * inv_freq, inv_freq [head_dim / 2]
   // fp32.

@@ -48,6 +48,7 @@ int join_ranks(const JoinRanksArgs*, Stream);
 int embed_ranks(const EmbedRanksArgs*, Stream);
 int gather_logits(const GatherLogitsArgs*, Stream);
 int meet_ranks(const RankMeeting*, Stream);
+int add_parts(const AddPartsArgs*, Stream);
 int pick_ids(int32_t*, const int32_t*, const int32_t*, int64_t, Stream);
 int rope_table(float*, const float*, int64_t, int64_t, Stream);
 int rope_cache(const RopeCacheArgs*, Stream);

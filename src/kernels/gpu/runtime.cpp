@@ -86,22 +86,30 @@ int allocate_pinned(void** out, size_t bytes) {
 }
 int release_pinned(void* pointer) { return check(cudaFreeHost(pointer), "release_pinned"); }
 
-int pin(void* host, size_t bytes) { return check(cudaHostRegister(host, bytes, cudaHostRegisterPortable), "pin"); }
+int pin(void* host, size_t bytes) {
+  return check(cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable), "pin");
+}
 int unpin(void* host) { return check(cudaHostUnregister(host), "unpin"); }
+
+// A function that the driver alone has, by its oldest version of these arguments.
+template <typename F>
+int driver_function(const char* name, unsigned version, F& to) {
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  if (const int error = check(cudaGetDriverEntryPointByVersion(name, &entry, version, cudaEnableDefault, &found), name))
+    return error;
+  TF_REQUIRE(found == cudaDriverEntryPointSuccess, "the driver has no %s", name);
+  to = reinterpret_cast<F>(entry);
+  return 0;
+}
 
 static_assert(sizeof(IpcHandle::bytes) == sizeof(cudaIpcMemHandle_t));
 int ipc_get(void* pointer, IpcHandle* out) {
-  // The driver alone tells where an allocation begins.
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  if (const int error = check(
-          cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &entry, 12000, cudaEnableDefault, &found),
-          "ipc_get"))
-    return error;
-  TF_REQUIRE(found == cudaDriverEntryPointSuccess, "ipc_get: the driver has no cuMemGetAddressRange");
+  PFN_cuMemGetAddressRange_v3020 range = nullptr;  // where an allocation begins
+  if (const int error = driver_function("cuMemGetAddressRange", 12000, range)) return error;
   CUdeviceptr base = 0;
   const auto address = reinterpret_cast<CUdeviceptr>(pointer);
-  const CUresult result = reinterpret_cast<PFN_cuMemGetAddressRange_v3020>(entry)(&base, nullptr, address);
+  const CUresult result = range(&base, nullptr, address);
   TF_REQUIRE(result == CUDA_SUCCESS, "ipc_get: the driver's error %d", static_cast<int>(result));
   cudaIpcMemHandle_t handle;
   if (const int error = check(cudaIpcGetMemHandle(&handle, pointer), "ipc_get")) return error;
@@ -150,6 +158,41 @@ int copy(void* to, const void* from, size_t bytes, Stream stream) {
 }
 int fill(void* to, int byte, size_t bytes, Stream stream) {
   return check(cudaMemsetAsync(to, byte, bytes, stream), "fill");
+}
+
+int copy_beside(void* const* to, const void* const* from, const size_t* bytes, size_t count, Stream stream) {
+  cudaMemcpyAttributes attributes{};
+  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
+  size_t first = 0;
+  return check(cudaMemcpyBatchAsync(to, from, bytes, count, &attributes, &first, 1, stream), "copy_beside");
+}
+
+// The address under which the GPU has pinned memory.
+int on_device(uint32_t* host, CUdeviceptr* out, const char* what) {
+  void* mapped = nullptr;
+  if (const int error = check(cudaHostGetDevicePointer(&mapped, host, 0), what)) return error;
+  *out = reinterpret_cast<CUdeviceptr>(mapped);
+  return 0;
+}
+// On another GPU's memory newer drivers take neither (github.com/NVIDIA/nccl/issues/2052); on the host's all do.
+int stream_tell(uint32_t* flag, uint32_t value, Stream stream) {
+  PFN_cuStreamWriteValue32_v11070 write = nullptr;
+  CUdeviceptr at = 0;
+  if (const int error = driver_function("cuStreamWriteValue32", 12000, write)) return error;
+  if (const int error = on_device(flag, &at, "stream_tell")) return error;
+  const CUresult result = write(stream, at, value, CU_STREAM_WRITE_VALUE_DEFAULT);
+  TF_REQUIRE(result == CUDA_SUCCESS, "stream_tell: the driver's error %d", static_cast<int>(result));
+  return 0;
+}
+int stream_await(uint32_t* flag, uint32_t value, Stream stream) {
+  PFN_cuStreamWaitValue32_v11070 wait = nullptr;
+  CUdeviceptr at = 0;
+  if (const int error = driver_function("cuStreamWaitValue32", 12000, wait)) return error;
+  if (const int error = on_device(flag, &at, "stream_await")) return error;
+  const CUresult result = wait(stream, at, value, CU_STREAM_WAIT_VALUE_GEQ);
+  TF_REQUIRE(result == CUDA_SUCCESS, "stream_await: the driver's error %d", static_cast<int>(result));
+  return 0;
 }
 
 int range_begin(const char* name) {
@@ -210,6 +253,9 @@ const CudaApi table = {
     .event_elapsed = event_elapsed,
     .copy = copy,
     .fill = fill,
+    .copy_beside = copy_beside,
+    .stream_tell = stream_tell,
+    .stream_await = stream_await,
     .range_begin = range_begin,
     .range_end = range_end,
     .capture_begin = capture_begin,
@@ -227,6 +273,7 @@ const CudaApi table = {
     .join_ranks = join_ranks,
     .gather_logits = gather_logits,
     .meet_ranks = meet_ranks,
+    .add_parts = add_parts,
     .rope_table = rope_table,
     .rope_cache = rope_cache,
     .decode_attention_workspace = decode_attention_workspace,

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "model/stages.h"
+#include "parallel/peer_copies.h"
 #include "train/gpu/products.h"
 
 namespace tritonforge::train {
@@ -65,6 +66,19 @@ TEST(MemoryPlan, ComputesAgainAsLittleAsFits) {
     before = plan;
   }
   EXPECT_GT(before.recompute.layers, 0);
+}
+
+// Of data-parallel ranks, what the copy engines bring before it is added.
+TEST(MemoryPlan, CountsTheMemoryThatOthersGradientsAreCopiedTo) {
+  TrainConfig config = config_of(OptimizerState::kBf16Sr, 8192);
+  config.recompute_layers = 0;
+  const auto workspace = [&](int64_t dp, bool peer_copies) {
+    config.parallel.dp = dp;
+    config.parallel.peer_copies = peer_copies;
+    return plan_memory(qwen3_8b(), kParameters, config, 1000 * kGiB).workspace;
+  };
+  EXPECT_EQ(workspace(2, true) - workspace(2, false), parallel::kCopiesStaging);
+  EXPECT_EQ(workspace(1, true), workspace(1, false));
 }
 
 // recompute_layers is of the whole model's size, a pipeline's stage may have fewer.
