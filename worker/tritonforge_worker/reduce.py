@@ -49,6 +49,8 @@ FACTORIES = {
 }
 
 
+LARGE = 16  # from here on a size is one of many places, and no count of layers, heads or taps
+
 OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
 
 
@@ -111,7 +113,8 @@ def rewritten(source, sizes):
 
 
 class Shapes(TorchDispatchMode):
-    """What a forward makes, by the line of the problem and the operation: {(line, operation): [shape]}."""
+    """What a forward makes, by the line of the problem and the operation: {(line, operation): [shape]}, and what the
+    taps of its filters see."""
 
     def __init__(self, file):
         super().__init__()
@@ -125,8 +128,19 @@ class Shapes(TorchDispatchMode):
         frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename != self.file:
             frame = frame.f_back
-        self.made[frame and frame.f_lineno, func].extend(tuple(t.shape) for t in tensors_in(out))
+        line = frame and frame.f_lineno
+        self.made[line, func].extend(tuple(t.shape) for t in tensors_in(out))
+        if func is torch.ops.aten.convolution.default:
+            self.made[line, "taps"].extend(places_of_taps(out, *args))
         return out
+
+
+def places_of_taps(out, x, weight, _, strides, paddings, dilations, transposed, *__):
+    """[how many places each tap of a filter sees, along one dimension], without padding."""
+    start, to = (x, out) if transposed else (out, x)
+    for dim, (s, p, d) in enumerate(zip(strides, paddings, dilations), start=2):
+        firsts = [p - d * tap for tap in range(weight.shape[dim])]
+        yield [max(0, min(start.shape[dim] - 1, (to.shape[dim] - 1 + f) // s) - max(0, -(-f // s)) + 1) for f in firsts]
 
 
 def keeps(made, whole, parts):
@@ -146,6 +160,11 @@ def keeps(made, whole, parts):
 
 def largest(shapes):
     return [max(sizes) for sizes in zip(*shapes)]
+
+
+def half(size):
+    """A large odd one stays odd, or a kernel without masks would be right."""
+    return size // 2 | (size & 1 if size >= LARGE else 0)
 
 
 def cost(source, folder, budget):
@@ -187,7 +206,7 @@ def reduced(source, budget, folder):
     def halved(names):
         """The sizes with these names' halved, their cost, and what is made of them; None where the problem breaks or is
         hardly cheaper."""
-        trial = {n: [old, new // 2 if n in names else new] for n, (old, new) in sizes.items()}
+        trial = {n: [old, half(new) if n in names else new] for n, (old, new) in sizes.items()}
         try:
             then, made = cost(rewritten(source, trial), folder, budget)
         except BaseException:
@@ -198,25 +217,25 @@ def reduced(source, budget, folder):
     def meets(name, staying):
         """Halved, it would be no larger than one that is smaller: a row of several blocks would be one block."""
         old, new = sizes[name]
-        return any(sizes[n][0] < old and new // 2 <= sizes[n][1] < new for n in staying)
+        return any(sizes[n][0] < old and half(new) <= sizes[n][1] < new for n in staying)
 
     def in_proportion():
         """The large ones that can be halved together without meeting any that stays."""
-        names = [n for n in sizes if sizes[n][1] >= 16]
+        names = [n for n in sizes if sizes[n][1] >= LARGE]
         while meeting := [n for n in names if meets(n, sizes.keys() - names)]:
             names = [n for n in names if n not in meeting]
         return names
 
     def next_of(names):
         """The largest; of large ones, one that meets none, or else what was the largest."""
-        large = [n for n in names if sizes[n][1] >= 16]
+        large = [n for n in names if sizes[n][1] >= LARGE]
         free = [n for n in large if not meets(n, sizes)]
         return max(free or large or names, key=lambda n: sizes[n][0 if large and not free else 1])
 
     # All large ones together first: what is in proportion (channels and groups, width and heads) stays so. Then one by
     # one. What leaves fewer parts is taken only where nothing else is left.
     stuck = set()
-    for parts in (3, 2, 1):
+    for parts in (3, 2, 1, 0):
         fewer = set()
         while now[0] > limits[0] or now[1] > limits[1]:
             names = [] if stuck or fewer else in_proportion()
