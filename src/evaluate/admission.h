@@ -35,7 +35,7 @@ enum class Control {
   kHalfInside,      // in bfloat16 what is larger than the outputs, which sums over many of it hide
   kWithoutTerm,     // a sum without an operand that is small beside the other one, a product that is zero, a factor
                     // that hardly varies as its mean, one of several inputs or what hardly counts of one as another
-                    // trial's
+                    // trial's, products of half precision in eight bits
   kPolynomial,      // a function by a polynomial of the third degree or less
   kWithoutSmall,    // zeros where outputs are smaller than what is allowed of them, if many are
 };

@@ -62,6 +62,26 @@ class Without(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+class InEightBits(TorchDispatchMode):
+    """Products of half precision whose operands are rounded to eight bits: a softmax of them hides it."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func._schema.name.removeprefix("aten::") in _PRODUCTS:
+            args = tree_map(in_eight_bits, args)
+        return func(*args, **(kwargs or {}))
+
+
+def in_eight_bits(value):
+    if not is_half(value):
+        return value
+    most = torch.finfo(torch.float8_e4m3fn).max
+    return value.clamp(-most, most).to(torch.float8_e4m3fn).to(value.dtype)
+
+
+def is_half(value):
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16)
+
+
 class ByPolynomial(TorchDispatchMode):
     """A call gives a polynomial of its operand: what most functions nearly are of numbers close to each other."""
 
@@ -348,6 +368,8 @@ def probes(model, plain, make_inputs, trials, forward_seed, around):
         attempt("half_inside", fresh, mode=half_inside)
         if not half_inside.any:
             found["half_inside"] = None
+        if any(map(is_half, expected)):
+            attempt("without_term.eight bits", fresh, mode=InEightBits())
         left_out = [(*term[1:], lambda tensor: 0) for term in sorted(watch.terms)[:TERMS]]
         left_out += [(*product, lambda tensor: 0) for product in watch.products[:TERMS]]
         left_out += [(*factor[1:], mean_of) for factor in sorted(watch.factors)[:TERMS]]
