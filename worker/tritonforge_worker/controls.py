@@ -34,8 +34,8 @@ _PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "ad
 
 # Of a sum's operands one is small beside the other one below this, and a factor hardly varies beside its mean; so many
 # of the smallest are left out, one by one. So many inputs are another trial's, one by one. A function is near a
-# polynomial of up to DEGREE below SMALL of what it varies by.
-SMALL, TERMS, INPUTS, DEGREE = 0.05, 3, 8, 3
+# polynomial of up to DEGREE below SMALL of what it varies by, of its first calls: those of a recurrence are alike.
+SMALL, TERMS, INPUTS, DEGREE, CALLS = 0.05, 3, 8, 3, 8
 # Of an input a quarter of the places along a dimension, those of the least gradient, are another trial's where that is
 # below SMALL of the mean one. Outputs that move by less than this, of their root mean square, do not show it.
 UNSEEN = 1e-6
@@ -208,7 +208,8 @@ class Watch(TorchDispatchMode):
             self.made[id(tensor)] = (name, before)
         same = isinstance(out, torch.Tensor) and before is not None and out.shape == before.shape
         same = same and name not in _COPIES and out.dtype == before.dtype and out.is_floating_point()
-        if same and torch.Tag.pointwise in func.tags and len(tensors_in([args, kwargs])) == 1:
+        one = self.named[name] <= CALLS and torch.Tag.pointwise in func.tags and len(tensors_in([args, kwargs])) == 1
+        if same and one:
             self.note_curve(before, out, next(k for k, a in enumerate(args) if isinstance(a, torch.Tensor)))
         if same and torch.equal(out, before) and not is_identity(func, args, kwargs or {}):
             self.idle.append(called)
