@@ -37,7 +37,8 @@ ray: install  ## installs Ray and its C++ API (110 MB of wheels) and builds trit
 	@cmake --build $(BUILD) -j $(JOBS) --target tritonforge tritonforge-ray tritonforge_ray_actor
 
 test: build  ## builds and passes all tests
-	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
+	@# One more than there are cores: a third of what tests last is waiting for processes.
+	@cd $(BUILD) && ctest --output-on-failure -j $$(($(JOBS) + 1))
 
 test-one: install  ## one test: TEST=Scheduler.Chunks* or a pytest path, a golden file, a fuzz target
 	@JOBS=$(JOBS) python3 tools/test_one.py '$(TEST)' $(BUILD)

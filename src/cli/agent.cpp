@@ -17,7 +17,10 @@ void add_agent_command(CLI::App& app) {
   const auto* sweep = command->add_flag("--sweep")->description("removes what launchers brought here and nobody uses");
   command->callback([free, sweep] {
     if (*free) return fmt::print("{}\n", free_port());
-    if (*sweep) return orchestrate::sweep_bundles(orchestrate::own_bundle());
+    if (*sweep) {
+      orchestrate::sweep_bundles(orchestrate::own_bundle());
+      return orchestrate::sweep_environments(orchestrate::own_environment());
+    }
     if (const int code = orchestrate::run_agent(STDIN_FILENO); code != 0) throw CLI::RuntimeError(code);
   });
 }

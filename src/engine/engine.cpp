@@ -60,6 +60,7 @@ struct Engine::Impl {
 
   Core core;  // the thread's own, but for arrival(), info() and model()
   const int64_t threads, limit;
+  const double watchdog_s;
   const UpdateMode update_mode;
   std::atomic<uint64_t> next_id{1};
   std::timed_mutex update_mutex;  // one weight update at a time
@@ -72,6 +73,7 @@ struct Engine::Impl {
   bool stopping = false, ended = false;
   int64_t submitted_samples = 0;
   EngineStats stats;
+  std::optional<Clock::time_point> moved;  // when a step or a request ended last; empty: the thread waits for work
   std::thread thread;
 };
 
@@ -80,10 +82,12 @@ Engine::Impl::Impl(const EngineOptions& options, Models models, std::shared_ptr<
     : core(options, std::move(models), std::move(tokenizer),
            [this](const EngineStats& now) {
              const std::lock_guard lock(mutex);
+             if (now.steps != stats.steps || now.ended_samples != stats.ended_samples) moved = Clock::now();
              stats = now;
            }),
       threads(threads_of_rank(options)),
       limit(options.max_running + options.max_queue),
+      watchdog_s(options.watchdog_s),
       update_mode(options.update_mode),
       transports(weights::make_transports(options.weights_key)) {
   core.publish();
@@ -131,8 +135,12 @@ bool Engine::Impl::wait_for_work(std::deque<Message>& inbox) {
   const auto ready = [this] {
     return stopping || !messages.empty() || core.has_work() || (core.draining() && drained.empty());
   };
-  if (core.empty()) wake.wait(lock, ready);
-  else if (!ready()) wake.wait_until(lock, core.first_deadline(), ready);  // held up with requests inside
+  if (!ready()) {
+    moved.reset();
+    if (core.empty()) wake.wait(lock, ready);
+    else wake.wait_until(lock, core.first_deadline(), ready);  // held up with requests inside
+  }
+  if (!moved) moved = Clock::now();
   if (stopping) return false;
   inbox.swap(messages);
   return true;
@@ -388,6 +396,17 @@ EngineStats Engine::stats() const {
   return impl_->stats;
 }
 
-bool Engine::healthy() const { return stats().consecutive_failures < kFailuresBeforeRed; }
+std::string Engine::fault() const {
+  const Impl& impl = *impl_;
+  const std::lock_guard lock(impl.mutex);
+  const EngineStats& stats = impl.stats;
+  if (stats.consecutive_failures >= kFailuresBeforeRed)
+    return fmt::format("{} steps failed in a row: {}", stats.consecutive_failures, stats.last_failure);
+  const int64_t held = impl.submitted_samples - stats.ended_samples;
+  const double still_s = impl.moved && held > 0 ? seconds_since(*impl.moved) : 0;
+  if (impl.watchdog_s == 0 || still_s <= impl.watchdog_s) return "";
+  return fmt::format("it hangs: no step has ended for {:.0f} s, and {} sequences run or wait (watchdog_s {:g})",
+                     still_s, held, impl.watchdog_s);
+}
 
 }  // namespace tritonforge::engine

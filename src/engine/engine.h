@@ -78,8 +78,9 @@ class Engine {
   at::Tensor weight(const std::string& name, int64_t rows, Deadline deadline = Deadline::after(60));
 
   EngineStats stats() const;
-  // True where the engine's thread is alive and the last steps did not all fail.
-  bool healthy() const;
+  // Why nothing is to be expected of it now: its last steps failed one after another, or it has requests and no step
+  // has ended for options.watchdog_s. "": nothing is wrong. Waits for no step.
+  std::string fault() const;
 
  private:
   struct Impl;

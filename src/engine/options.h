@@ -44,6 +44,7 @@ struct EngineOptions {
   bool gpu_kernels = true, cuda_graphs = true, step_ahead = true, tune_gemms = true, shared_prefix = true,
        batch_invariant = false;  // gpu_runner.h
   int64_t draft_tokens = 0;
+  double watchdog_s = 300;
   std::string weights_key;  // of the run, for weights that come over TCP; from the environment, so no option
   // Midway between the most that a measured shape saved and still lost time (333 MiB) and the next one measured
   // (444 MiB), from which on all gained: docs/performance.md.
@@ -85,6 +86,9 @@ struct EngineOptions {
       "decodes are slower; a trainer with train.deterministic finds the same log-probs");
     v("draft_tokens", draft_tokens, in(0, 64),
       "tokens drafted ahead for a sequence in one step, where rows of max_running are left; 0 = none");
+    v("watchdog_s", watchdog_s, at_least(0),
+      "seconds with requests and without the end of a step after which the engine counts as hung: /health is red; 0 = "
+      "never");
     v("share_device", share_device, by_run(), "lets an evaluator measure alone on the device between two steps");
   }
   static bool is_degree(int64_t tp) { return tp == 1 || tp == 2 || tp == 4 || tp == 8; }

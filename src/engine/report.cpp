@@ -2,7 +2,7 @@
 
 namespace tritonforge::engine {
 
-net::Response health_report(const EngineStats& stats, bool healthy, bool closing) {
+net::Response health_report(const EngineStats& stats, const std::string& fault, bool closing) {
   net::Colour colour = net::Colour::kGreen;
   std::string detail = fmt::format("{} running, {} waiting", stats.running, stats.waiting);
   if (closing) detail = "shutting down";
@@ -14,9 +14,9 @@ net::Response health_report(const EngineStats& stats, bool healthy, bool closing
       stats.weight_version < 0) {
     colour = net::Colour::kYellow;
   }
-  if (!healthy) {
+  if (!fault.empty()) {
     colour = net::Colour::kRed;
-    detail = fmt::format("{} steps failed in a row: {}", stats.consecutive_failures, stats.last_failure);
+    detail = fault;
   }
   return net::health_reply(colour, "engine", detail);
 }

@@ -8,7 +8,8 @@
 
 namespace tritonforge::engine {
 
-net::Response health_report(const EngineStats& stats, bool healthy, bool closing);
+// `fault`: Engine::fault().
+net::Response health_report(const EngineStats& stats, const std::string& fault, bool closing);
 Json server_report(const EngineInfo& info, const EngineStats& stats);
 net::Response metrics_report(const EngineStats& stats);
 

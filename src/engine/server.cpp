@@ -78,7 +78,7 @@ EngineServer::Impl::Impl(Engine& the_engine, net::ServerOptions options)
   on_jobs("POST", "/v1/chat/completions", &Impl::chat_completions, openai_error);
   on_jobs("POST", "/v1/completions", &Impl::completions, openai_error);
   on_jobs("GET", "/health_generate", &Impl::health_generate);
-  at_once("/health", [this] { return health_report(engine.stats(), engine.healthy(), closing); });
+  at_once("/health", [this] { return health_report(engine.stats(), engine.fault(), closing); });
   at_once("/metrics", [this] { return metrics_report(engine.stats()); });
   for (const char* path : {"/get_server_info", "/server_info"})
     at_once(path, [this] { return Response::json(server_report(engine.info(), engine.stats())); });

@@ -9,13 +9,15 @@ namespace tritonforge::evaluate {
 namespace {
 
 constexpr double kApart = 16;          // between the reference's own error and a control's
-constexpr double kTightened = 0.25;    // of a control's error
+constexpr double kTightened = 0.25;    // of a control's error: in another trial it may be a half of that
 constexpr double kLeastOfSome = 0.25;  // of the tolerance: float32 sums over a hundred million numbers stay below it
 constexpr double kALittle = 1.01;      // more than the last place: bounds are rounded, too
 constexpr double kLeastError = 1e-3;   // of the tolerance: below it, an error against float64 is luck
 
 // How far below the tolerance it is says little of what an honest kernel reaches.
-bool tightens_little(Control control) { return control == Control::kHalfInside || control == Control::kWithoutSmall; }
+bool tightens_little(Control control) {
+  return control == Control::kHalfInside || control == Control::kWithoutSmall || control == Control::kPolynomial;
+}
 
 // A tensor in the reference's form with bytes of its own.
 struct Made {
@@ -42,7 +44,8 @@ struct Expected {
   std::vector<Summary> summaries;
 };
 
-// nullopt where it is no answer at all: another number of outputs, another form.
+// nullopt where it is no answer at all: another number of outputs, another form. Its error is infinite where it is more
+// than what a control that tightens nothing has.
 std::optional<ControlError> held(Control control, const std::vector<TensorView>& given, const Expected& expected,
                                  const Tolerances& tolerances) {
   const std::vector<TensorView>& outputs = expected.outputs;
@@ -50,13 +53,13 @@ std::optional<ControlError> held(Control control, const std::vector<TensorView>&
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (given[i].shape != outputs[i].shape || given[i].dtype != outputs[i].dtype) return std::nullopt;
   }
-  ControlError result{control, true, 0};
-  for (size_t i = 0; i < outputs.size() && result.within; ++i) {
-    const std::optional<double> error = error_within(given[i], outputs[i], expected.summaries[i], tolerances);
-    result.within = error.has_value();
-    result.error = std::max(result.error, error.value_or(0));
+  const Tolerances wider = tolerances.scaled(1 / kTightened);
+  double most = 0;
+  for (size_t i = 0; i < outputs.size() && std::isfinite(most); ++i) {
+    const std::optional<double> error = error_within(given[i], outputs[i], expected.summaries[i], wider);
+    most = std::max(most, error ? *error / kTightened : std::numeric_limits<double>::infinity());
   }
-  return result;
+  return ControlError{control, most <= 1, most};
 }
 
 // Outputs of one value each.
@@ -87,29 +90,27 @@ std::vector<TensorView> copies(const Probe& probe) {
 // The error that the best of several trials' outputs has against half of the others. Whoever wrote it down is right in
 // a trial as often as that is within the tolerance.
 std::optional<ControlError> constant(const Probe& probe, const Tolerances& tolerances) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   std::vector<const std::vector<TensorView>*> trials;
   for (const auto& [name, outputs] : probe.runs) {
     if (name == "expected" || name.starts_with(name_of(Control::kOther))) trials.push_back(&outputs);
   }
   if (trials.size() < 3) return std::nullopt;
-  const Tolerances wider = tolerances.scaled(1 / kTightened);
   std::vector<std::vector<double>> errors(trials.size());
   for (const auto* outputs : trials) {
     const Expected expected(*outputs);
     for (size_t k = 0; k < trials.size(); ++k) {
       if (trials[k] == outputs) continue;
-      const auto result = held(Control::kConstant, *trials[k], expected, wider);
-      errors[k].push_back(result && result->within ? result->error / kTightened : kInfinity);
+      const auto result = held(Control::kConstant, *trials[k], expected, tolerances);
+      errors[k].push_back(result ? result->error : std::numeric_limits<double>::infinity());
     }
   }
-  double least = kInfinity;
+  double least = std::numeric_limits<double>::infinity();
   for (auto& of_one : errors) {
     const auto middle = of_one.begin() + static_cast<ptrdiff_t>(of_one.size() / 2);
     std::nth_element(of_one.begin(), middle, of_one.end());
     least = std::min(least, *middle);
   }
-  return ControlError{Control::kConstant, least < kInfinity, least};
+  return ControlError{Control::kConstant, least <= 1, least};
 }
 
 // Empty where hardly anything is small.
@@ -151,7 +152,9 @@ std::vector<ControlError> held_controls(const Probe& probe, const Expected& expe
   kept.reserve(outputs.size());
   hold(Control::kWithoutSmall, without_small(kept, outputs, tolerances));
   for (const auto& [name, outputs] : probe.runs) {
-    if (name.starts_with(name_of(Control::kWithoutTerm))) hold(Control::kWithoutTerm, outputs);
+    for (const Control control : {Control::kWithoutTerm, Control::kPolynomial}) {
+      if (name.starts_with(name_of(control))) hold(control, outputs);
+    }
   }
   return found;
 }
@@ -165,10 +168,10 @@ struct Fit {
 
 Fit fit(const Probe& probe, const Tolerances& given) {
   Fit out;
-  // The reference's own error. More than the whole tolerance is not rounding: a random choice that depends on the type.
+  // The reference's own error. More than that is a random choice that depends on the type.
   const Expected expected(probe.run("expected"));
   const auto error = held(Control::kHalf, probe.run("float64"), expected, given);
-  if (error && error->within) out.own_error = error->error;
+  if (error && std::isfinite(error->error)) out.own_error = error->error;
   if (out.own_error > 0.5) out.tolerance = 2 * out.own_error;
   // Where outputs have no more than half precision, half is right.
   bool half_is_right = false;
@@ -180,11 +183,11 @@ Fit fit(const Probe& probe, const Tolerances& given) {
   bool bars = false;
   for (ControlError& control : held_controls(probe, expected, given.scaled(out.tolerance))) {
     const bool halves = control.control == Control::kHalf || control.control == Control::kHalfInside;
-    if (!control.within || (halves && half_is_right)) continue;
+    if (std::isinf(control.error) || (halves && half_is_right)) continue;
     control.error *= out.tolerance;
     // No worse than the reference itself: so it is right in half precision, too (ones and zeros, say).
     if (halves && control.error <= std::max(out.own_error, kLeastError)) continue;
-    out.within.push_back(control);
+    if (control.within) out.within.push_back(control);
     // Nothing that anybody can see is missing.
     const bool apart = out.own_error >= 0 && control.error >= kApart * std::max(out.own_error, kLeastError) &&
                        control.error > least_possible;

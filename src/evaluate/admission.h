@@ -2,11 +2,10 @@
 // Problems are admitted, not trusted: before the first candidate, a problem's reference is held against controls, which
 // do none of the work or less of it. Where one is within the tolerance, right and wrong cannot be told apart as the
 // problem stands. Then, in this order,
-//   the tolerance is tightened to a quarter of the control's error, where the reference's own error, that against
-//     float64, is a sixteenth at most;
-//     (by constant also where its error is up to four times the tolerance, since trials lie on both sides of it;
-//     by half_inside and without_small to no less than a sixteenth of the usual one: orders of summation differ as
-//     much; never below the last place of the outputs' own type, by which two right answers may differ);
+//   the tolerance is tightened to a quarter of the control's error, where that is less than four times the tolerance
+//     (trials lie on both sides of it) and the reference's own error, that against float64, is a sixteenth at most;
+//     (by half_inside, polynomial and without_small to no less than a sixteenth of the usual one: orders of summation
+//     differ as much; never below the last place of the outputs' own type, by which two right answers may differ);
 //   inputs or weights are drawn wider (worker/tritonforge_worker/weights.py): inputs moved around zero and scaled by
 //     rows, or scaled only, where zero is outside of what the problem can take; weights with two dimensions and more
 //     enlarged, so that many layers do not forget their input;
@@ -36,12 +35,13 @@ enum class Control {
   kHalfInside,      // in bfloat16 what is larger than the outputs, which sums over many of it hide
   kWithoutTerm,     // a sum without an operand that is small beside the other one, a product that is zero, a factor
                     // that hardly varies as its mean, one of several inputs or what hardly counts of one as another
-                    // trial's
+                    // trial's, products of half precision in eight bits
+  kPolynomial,      // a function by a polynomial of the third degree or less
   kWithoutSmall,    // zeros where outputs are smaller than what is allowed of them, if many are
 };
-constexpr std::array<std::string_view, 11> names_of(Control) {
-  return {"zeros",           "mean",        "input",        "other",        "constant", "half", "without_last",
-          "default_weights", "half_inside", "without_term", "without_small"};
+constexpr std::array<std::string_view, 12> names_of(Control) {
+  return {"zeros",           "mean",        "input",        "other",      "constant",     "half", "without_last",
+          "default_weights", "half_inside", "without_term", "polynomial", "without_small"};
 }
 // From kWithoutLast on they may be right: an operation, a weight, a term or a rounding may have no effect that anybody
 // can see. They tighten the tolerance where that is possible, and never bar.
@@ -76,7 +76,7 @@ struct Probe {
 struct ControlError {
   Control control;
   bool within;   // the tolerance
-  double error;  // the largest, over the tolerance; where not within, without a meaning
+  double error;  // the largest, over the tolerance; infinite beyond four times that
 };
 // Every control that the probe allows.
 std::vector<ControlError> hold_controls(const Probe& probe, const Tolerances& tolerances);

@@ -258,7 +258,10 @@ bool Judgement::take(const FullSize& full) {
     verdict_.fault = Fault::kCompileError;
     add_diagnostics(verdict_, fmt::format("{}: {}", full.where, error));
   }
-  return take(full.compiled, full.where + ", ") && full.failed.empty();
+  if (!take(full.compiled, full.where + ", ") || !full.failed.empty()) return false;
+  if (full.launches == 0 && full.note.empty())
+    add_flag(verdict_, Cheat::kNoKernelLaunched, full.where + ", forward launches no " + recorded_->kind);
+  return !verdict_.cheated();
 }
 
 void Judgement::accept() {

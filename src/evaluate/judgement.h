@@ -101,7 +101,8 @@ struct FullSize {
   std::string where;                // "at the problem's own size (N = 4096)"
   std::vector<std::string> failed;  // what the compiler's front end refuses
   std::vector<Compiled> compiled;
-  std::string note;  // why none of it is known
+  size_t launches = 0;
+  std::string note;  // why none of it is known, or what of it is not
 };
 
 class Judgement {

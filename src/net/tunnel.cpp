@@ -1,8 +1,10 @@
 #include "net/tunnel.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <deque>
 #include <future>
 #include <map>
@@ -53,6 +55,13 @@ awaitable<Socket> connect(asio::any_io_executor executor, tcp::endpoint there) {
   notice_silence(fd, kSilence);
   const auto [error] = co_await socket->async_connect(there, kTuple);
   co_return error ? nullptr : socket;
+}
+
+// The other end is gone. It has nothing to say, so what it says is none of ours.
+bool has_ended(const Socket& parked) {
+  char byte = 0;
+  const ssize_t count = ::recv(parked->native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return count >= 0 || (errno != EAGAIN && errno != EINTR);
 }
 
 void close_both(const Socket& a, const Socket& b) {
@@ -113,11 +122,20 @@ struct TunnelHead::Impl {
     std::deque<Socket> parked, waiting;
   };
 
+  // A connection of the node's waits for a client. A node keeps kParked of them: where there are more, the oldest are
+  // of a network that lost them without a word.
+  static void park(Session& session, const Socket& socket) {
+    std::erase_if(session.parked, has_ended);
+    if (session.parked.size() == kParked) session.parked.pop_front();
+    session.parked.push_back(socket);
+  }
+
   // A client and a connection of the node's that was parked: they are one from here on.
   static awaitable<void> give(std::shared_ptr<Session> session, Socket client) {
     while (!session->parked.empty()) {
       const Socket parked = session->parked.front();
       session->parked.pop_front();
+      if (has_ended(parked)) continue;
       const auto [error, count] = co_await asio::async_write(*parked, asio::buffer("+", 1), kTuple);
       if (error) continue;
       join(client, parked);
@@ -158,7 +176,7 @@ struct TunnelHead::Impl {
     const std::string wish = hello.substr(space + 1);
     int port = 0;
     if (wish == "serve") {
-      session->parked.push_back(socket);
+      park(*session, socket);
       if (session->waiting.empty()) co_return;
       const Socket client = session->waiting.front();
       session->waiting.pop_front();

@@ -173,7 +173,7 @@ int run_agent(int input) {
   job.options.stdout_fd = STDERR_FILENO;
   std::optional<net::TunnelNode> tunnel;
   if (job.tunnel) tunnel.emplace(*job.tunnel);
-  const Descriptor held = hold_bundle(own_bundle());
+  const Descriptor bundle = hold_bundle(own_bundle()), environment = hold_environment(own_environment());
   ChildProcess process(job.options);
   const int ended = static_cast<int>(::syscall(SYS_pidfd_open, process.pid(), 0));
   if (ended < 0) fail(ErrorKind::kMachine, "pidfd_open: {}", std::strerror(errno));

@@ -17,6 +17,7 @@
 #include "base/descriptor.h"
 #include "base/log.h"
 #include "net/key.h"
+#include "orchestrate/node_cache.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -35,14 +36,6 @@ fs::path worker_folder() {
   for (const fs::path& place : {root ? fs::path(root) : fs::path(), own_executable().parent_path().parent_path()})
     if (fs::exists(place / "worker")) return place;
   return {};
-}
-
-// The environment's folder: where its Python is, bin/ left out. Empty: none of its own.
-fs::path environment_folder() {
-  const char* set = std::getenv("TRITONFORGE_PYTHON");
-  const fs::path python = set && *set ? set : TF_PYTHON;
-  const fs::path folder = python.parent_path().parent_path();
-  return fs::exists(folder / "pyvenv.cfg") ? folder : fs::path();
 }
 
 }  // namespace
@@ -146,8 +139,9 @@ void RemoteLauncher::copy(const std::string& host, const fs::path& target, const
                           const std::stop_token& stop) const {
   log::info("{}: copies {} there", host, target.string());
   const std::string path = plain_path(target), part = path + "." + net::random_key();
-  const std::string unpack = fmt::format("mkdir -p {} && mkdir {} && tar -xf - -C {} || {{ rm -rf {}; exit 1; }}",
-                                         plain_path(target.parent_path()), part, part, part);
+  const std::string unpack = fmt::format(
+      "mkdir -p {0} && mkdir {1} && touch {1}/{2} && tar -xf - -C {1} || {{ rm -rf {1}; exit 1; }}",
+      plain_path(target.parent_path()), part, kBrought);
   Pipe archive = make_pipe();
   ChildProcess source({.argv = tar, .stdout_fd = archive.write.get()});
   ChildProcess sink({.argv = on_host(host, unpack, /*has_input=*/true), .stdin_fd = archive.read.get()});
@@ -191,7 +185,10 @@ void RemoteLauncher::prepare_host(const std::string& host, const Bundle& bundle,
     fail(ErrorKind::kMachine, "{} does not see {}: put it where all hosts of the run see it at the same path", host,
          shared_[lacks - kShared].string());
   if (lacks & kBundle) copy(host, bundle_, bundle.tar, stop);
-  if (lacks & kEnvironment) copy(host, environment, {"tar", "-cf", "-", "-C", environment, "."}, stop);
+  if (lacks & kEnvironment) {
+    const std::string own_mark = fmt::format("--exclude=./{}", kBrought);  // where it was brought here: of another time
+    copy(host, environment, {"tar", "-cf", "-", own_mark, "-C", environment, "."}, stop);
+  }
   // --help is of the whole program, which loads libtorch: a host that cannot is told now, not when a rank starts.
   if (run(host, agent_command() + " --sweep && " + binary_there() + " --help", stop) != 0)
     fail(ErrorKind::kMachine,
@@ -202,7 +199,7 @@ void RemoteLauncher::prepare_host(const std::string& host, const Bundle& bundle,
 void RemoteLauncher::prepare(const std::stop_token& stop) {
   const Bundle bundle = bundle_of_this();
   bundle_ = cache_folder() / "nodes" / bundle.key;
-  const fs::path environment = environment_folder();
+  const fs::path environment = own_environment();
   std::vector<std::future<void>> hosts;
   for (const std::string& host : layout().hosts) {
     if (host == kHead) continue;

@@ -10,6 +10,12 @@ namespace {
 constexpr double kClientTimeout = Names::kLongestWait + 10;
 constexpr double kBeatsOfTheLiving = 3;
 
+int64_t checked(int64_t rank, size_t ranks) {
+  if (rank < 0 || rank >= static_cast<int64_t>(ranks))
+    fail(ErrorKind::kUsage, "{} is no rank of a job of {}", rank, ranks);
+  return rank;
+}
+
 }  // namespace
 
 Rendezvous::Rendezvous(net::ServerOptions http, int64_t ranks, double lost_after_s, double beat_s)
@@ -24,7 +30,7 @@ Rendezvous::Rendezvous(net::ServerOptions http, int64_t ranks, double lost_after
   http_.route("POST", "/failure", [this, done](const net::Request& request) {
     const Json body = request.json();
     const std::lock_guard lock(mutex_);
-    const auto rank = require<int64_t>(body, "rank", request.path);
+    const int64_t rank = checked(require<int64_t>(body, "rank", request.path), ranks_.size());
     const auto text = require<std::string>(body, "text", request.path);
     if (require<bool>(body, "of_another", request.path)) hear_of_another(rank, text);
     else fail_job(rank, text);
@@ -42,9 +48,8 @@ Rendezvous::Rank& Rendezvous::rank_of(const net::Request& request) {
   const std::string& text = request.parameters.at("rank");
   char* end = nullptr;
   const long long rank = std::strtoll(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || rank < 0 || rank >= std::ssize(ranks_))
-    fail(ErrorKind::kUsage, "'{}' is no rank of a job of {}", text, ranks_.size());
-  return ranks_[static_cast<size_t>(rank)];
+  if (text.empty() || *end != '\0') fail(ErrorKind::kUsage, "'{}' is no rank", text);
+  return ranks_[static_cast<size_t>(checked(rank, ranks_.size()))];
 }
 
 net::Response Rendezvous::beat(const net::Request& request) {
@@ -67,7 +72,7 @@ void Rendezvous::look_for_lost() {
 
 void Rendezvous::hear_of_another(int64_t rank, const std::string& text) {
   if (!broken_) broken_ = {rank, text, Clock::now()};
-  ranks_.at(static_cast<size_t>(rank)).fell_out = true;
+  ranks_[static_cast<size_t>(rank)].fell_out = true;
 }
 
 void Rendezvous::look_for_who_broke_it() {
@@ -107,17 +112,19 @@ void Meeting::put(const std::string& name, std::string bytes) { ask("PUT", "/key
 void Meeting::remove(const std::string& name) { ask("DELETE", "/keys/" + name); }
 
 std::optional<std::string> Meeting::look(const std::string& name, double wait_s) {
-  const std::string path = fmt::format("/keys/{}?wait_s={:.3f}", name, std::min(wait_s, Names::kLongestWait));
-  net::Response reply = client_.request("GET", url_ + path, "").value();
-  if (reply.status == 404) return std::nullopt;
-  if (reply.status / 100 != 2) throw net::error_of(reply, "GET " + url_ + path);
-  return std::move(reply.body);
+  const Deadline deadline = Deadline::after(wait_s);
+  do {
+    const double ask_s = std::min(deadline.remaining_s(), Names::kLongestWait);
+    const std::string path = fmt::format("/keys/{}?wait_s={:.3f}", name, ask_s);
+    net::Response reply = client_.request("GET", url_ + path, "").value();
+    if (reply.status / 100 == 2) return std::move(reply.body);
+    if (reply.status != 404) throw net::error_of(reply, "GET " + url_ + path);
+  } while (!deadline.expired());
+  return std::nullopt;
 }
 
 std::string Meeting::get(const std::string& name, Deadline deadline) {
-  do {
-    if (auto found = look(name, deadline.remaining_s())) return std::move(*found);
-  } while (!deadline.expired());
+  if (auto found = look(name, deadline.remaining_s())) return std::move(*found);
   fail(ErrorKind::kTimeout, "{}: '{}' did not come in time", url_, name);
 }
 

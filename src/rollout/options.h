@@ -12,6 +12,7 @@ namespace tritonforge::rollout {
 struct PeerOptions {
   std::string router, evaluator;
   double generate_timeout_s = 1200;
+  double silence_timeout_s = 60, health_interval_s = 5, health_timeout_s = 5;
   double evaluate_margin_s = 300;
   double patience_s = 900;
   double first_pause_s = 0.1, longest_pause_s = 5;
@@ -23,6 +24,9 @@ struct PeerOptions {
     v("router", router, by_run(), required(), in_form(base_url), "URL of the router (or of one engine)");
     v("evaluator", evaluator, by_run(), required(), in_form(base_url), "URL of the evaluator");
     v("generate_timeout_s", generate_timeout_s, above(0), "seconds for one exchange with the engine");
+    v("silence_timeout_s", silence_timeout_s, at_least(0),
+      "seconds of failed health checks, with no answer meanwhile, after which an exchange with the engine has failed; "
+      "0 = it takes its time");
     v("evaluate_margin_s", evaluate_margin_s, at_least(0),
       "seconds beyond an evaluation's own timeout, for queueing, the reference and compiling");
     v("patience_s", patience_s, at_least(0), "seconds for which failures of one engine or evaluator call are borne");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <future>
 #include <optional>
 #include <utility>
 
@@ -29,6 +30,27 @@ int64_t version_of(const Json& value) {
   int64_t version = 0;
   std::from_chars(text.data(), text.data() + text.size(), version);
   return version;
+}
+
+// Of the server at a base URL; with OpenAI's names /health stands beside /v1, as vLLM, SGLang and llama.cpp have it.
+std::string health_of(std::string base) {
+  constexpr std::string_view kVersion = "/v1";
+  if (base.ends_with(kVersion)) base.resize(base.size() - kVersion.size());
+  return base + "/health";
+}
+
+net::AsyncRequest post(const std::string& url, const Json& body, const std::string& request_id, double timeout_s,
+                       const std::string& key) {
+  constexpr double kConnectSeconds = 10;
+  net::AsyncRequest request{.method = "POST",
+                            .url = url,
+                            .headers = {{"content-type", "application/json"}, {"x-request-id", request_id}},
+                            .body = std::make_shared<const std::string>(body.dump()),
+                            .connect_timeout_s = std::min(kConnectSeconds, timeout_s),
+                            .timeout_s = timeout_s,
+                            .longest_reply = kLongestAnswer};
+  if (!key.empty()) request.headers["authorization"] = "Bearer " + key;
+  return request;
 }
 
 struct Part {
@@ -97,22 +119,32 @@ void Gate::leave() {
 
 Peers::Peers(PeerOptions options)
     : options_(std::move(options)),
-      client_(net::ClientOptions{.api_key = options_.api_key}),
-      keys_(options_.longest_pause_s) {}
+      keys_(options_.longest_pause_s),
+      silence_(client_, {options_.silence_timeout_s, options_.health_interval_s, options_.health_timeout_s}) {}
+
+Result<net::Response> Peers::exchange(const std::shared_ptr<const net::AsyncRequest>& request,
+                                      const std::string& health) const {
+  const auto ended = std::make_shared<std::promise<Result<net::Response>>>();
+  auto sent = client_.send(
+      request, net::whole_reply([ended](Result<net::Response> reply) { ended->set_value(std::move(reply)); }));
+  SilenceWatch::Wait wait(silence_, request->url, health, std::move(sent));
+  auto response = ended->get_future().get();
+  if (response.ok()) wait.answered();
+  return response;
+}
 
 Result<Json> Peers::call(const std::string& what, const std::string& request_id, const std::string& url,
-                         const Json& body, double timeout_s, const Key& key, std::stop_token stop) const {
-  const std::string text = body.dump();
-  net::ClientOptions options{.timeout_s = timeout_s, .longest_reply = kLongestAnswer, .api_key = key.value};
-  options.headers["x-timeout-s"] = fmt::format("{}", timeout_s);
-  options.headers["x-request-id"] = request_id;
-  options.headers["traceparent"] = traceparent_of(request_id.substr(0, request_id.rfind('-')), request_id);
+                         const Json& body, double timeout_s, const Key& key, const std::string& health,
+                         std::stop_token stop) const {
+  const auto request = std::make_shared<net::AsyncRequest>(post(url, body, request_id, timeout_s, key.value));
+  request->headers["x-timeout-s"] = fmt::format("{}", timeout_s);
+  request->headers["traceparent"] = traceparent_of(request_id.substr(0, request_id.rfind('-')), request_id);
   int internal_errors = 0;
   bool barred = false;   // by the version barrier: the engines wait for newer weights, and nothing has failed
   bool refused = false;  // the key
   const auto attempt = [&]() -> Result<Json> {
     if (!keys_.enter(url, stop)) return Error(ErrorKind::kUnavailable, what + ": stopped");
-    const auto response = client_.request("POST", url, text, "application/json", &options);
+    const auto response = exchange(request, health);
     if (!response.ok()) return response.error();
     const int status = response->status;
     if (status != kUnauthorized && !may_pass(status)) keys_.taken(url);
@@ -183,7 +215,8 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
                          {"no_stop_trim", true},
                          {"sampling_seed", part_seed}}}};
     const std::string what = "generate " + request_id;
-    auto reply = call(what, request_id, url, body, options_.generate_timeout_s, own_key(), stop);
+    auto reply = call(what, request_id, url, body, options_.generate_timeout_s, own_key(), health_of(router_of(group)),
+                      stop);
     if (!reply.ok()) return reply.error();
     if (!deadline) deadline = Deadline::after(options_.patience_s + options_.generate_timeout_s);
     Part part;
@@ -255,7 +288,7 @@ Result<Peers::Reply> Peers::chat(const GroupSpec& group, const std::string& requ
   if (sampling.min_p > 0) body["min_p"] = sampling.min_p;
   if (!group.options.enable_thinking) body["chat_template_kwargs"] = {{"enable_thinking", false}};
   auto reply = call("chat " + request_id, request_id, url, body, options_.generate_timeout_s,
-                    {options_.chat_api_key, "OPENAI_API_KEY of the environment"}, stop);
+                    {options_.chat_api_key, "OPENAI_API_KEY of the environment"}, health_of(router_of(group)), stop);
   if (!reply.ok()) return reply.error();
   try {
     return chat_reply_from_json(*reply, url);
@@ -288,10 +321,10 @@ Json request_of(const GroupSpec& group, const std::string& code) {
 void Peers::prepare(const GroupSpec& group, const std::string& request_id) const {
   Json body = request_of(group, "");
   body.erase("candidate");
-  net::ClientOptions options{.timeout_s = kPrepareSeconds, .api_key = options_.api_key};
-  options.headers["x-request-id"] = request_id;
   const std::string url = evaluator_of(group) + "/v2/problems";
-  const auto response = client_.request("POST", url, body.dump(), "application/json", &options);
+  const auto response = exchange(
+      std::make_shared<net::AsyncRequest>(post(url, body, request_id, kPrepareSeconds, options_.api_key)),
+      /*health=*/"");
   if (!response.ok()) log::debug("{}: {}", url, response.error().what());
   else if (response->status / 100 != 2) log::debug("{} answered {}", url, response->status);
 }
@@ -300,7 +333,7 @@ Result<Verdict> Peers::evaluate(const GroupSpec& group, const std::string& reque
                                 std::stop_token stop) const {
   auto reply = call("evaluate " + group.id, request_id, evaluator_of(group) + "/v2/evaluations",
                     request_of(group, code), group.options.evaluate.timeout_s + options_.evaluate_margin_s, own_key(),
-                    stop);
+                    /*health=*/"", stop);
   if (!reply.ok()) return reply.error();
   try {
     return verdict_from_json(*reply);

@@ -2,9 +2,11 @@
 // The two servers a trajectory needs, as calls: the router (tokens) and the evaluator (a verdict). A call is repeated
 // while its failure can pass (no connection, time-out, 408, 429, 5xx), with growing pauses, until it succeeds, its
 // patience ends, or a stop is asked for. An engine that answers that it waits for newer weights (the version barrier)
-// has not failed: that takes no patience, and neither does one that refuses its key (rollout/refused_keys.h).
+// has not failed: that takes no patience, and neither does one that refuses its key (rollout/refused_keys.h). One that
+// hangs has (rollout/silence_watch.h).
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <stop_token>
 #include <string>
@@ -13,9 +15,10 @@
 #include "base/error.h"
 #include "contract/rollout.h"
 #include "contract/verdict.h"
-#include "net/http.h"
+#include "net/async_client.h"
 #include "rollout/options.h"
 #include "rollout/refused_keys.h"
+#include "rollout/silence_watch.h"
 
 namespace tritonforge::rollout {
 
@@ -71,9 +74,13 @@ class Peers {
     const char* place;  // where it is from
   };
   Key own_key() const { return {options_.api_key, "--peer-api-key-file or TRITONFORGE_PEER_API_KEY"}; }
-  // `request_id` goes along as x-request-id, and its trace as traceparent (contract/trace_ids.h).
+  // `request_id` goes along as x-request-id, and its trace as traceparent (contract/trace_ids.h). `health`: what a
+  // server that may hang is asked meanwhile; "": its own time is the bound.
   Result<Json> call(const std::string& what, const std::string& request_id, const std::string& url, const Json& body,
-                    double timeout_s, const Key& key, std::stop_token stop) const;
+                    double timeout_s, const Key& key, const std::string& health, std::stop_token stop) const;
+  // Waits for the reply.
+  Result<net::Response> exchange(const std::shared_ptr<const net::AsyncRequest>& request,
+                                 const std::string& health) const;
   const std::string& router_of(const GroupSpec& group) const {
     return group.options.router.empty() ? options_.router : group.options.router;
   }
@@ -81,8 +88,9 @@ class Peers {
     return group.options.evaluator.empty() ? options_.evaluator : group.options.evaluator;
   }
   PeerOptions options_;
-  mutable net::HttpClient client_;
+  mutable net::AsyncClient client_;
   mutable RefusedKeys keys_;
+  mutable SilenceWatch silence_;
 };
 
 // The body of POST /v2/evaluations.

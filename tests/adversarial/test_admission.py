@@ -54,6 +54,10 @@ CASES = {
                           "self.layer = nn.GRU(width, width, 2)"), True, {}),
     "shape_in_a_tuple": (problem("x.sum(1)", "batch = 32768; shape = (32768,)", inputs=SHAPES.replace(
         "(batch, width)", "(batch, *shape)")), True, {}),
+    "rounds": (problem("functools.reduce(lambda h, k: torch.tanh(h + k), x.split(16, 1))",
+                       "batch, width = 4096, 64").replace("import", "import functools\nimport", 1), True, {}),
+    "one_number": (problem("F.avg_pool2d(x, 4)", "batch = 8", inputs=SHAPES.replace(
+        "\ndef", "height = width = 512\n\ndef", 1).replace("(batch, width)", "(batch, 8, height, width)")), True, {}),
     "names_at_once": (problem("torch.tanh(x) + x", "batch = 16384; width = 65536").replace(
         "batch = 16384\nwidth = 65536", "batch, width = 16384, 65536"), True, {"draw": "as_given", "tolerance": 1}),
     "exact_in_half": (problem("(x > 0.5).float()"), True, {"draw": "as_given", "tolerance": 1}),
@@ -109,6 +113,8 @@ def test_sizes_keep_their_proportions(checked):
     assert reduced["length"] == 2 * reduced["block"], reduced
     reduced = {name: int(text.split(" -> ")[1]) for name, text in checked["chunks"]["reduced"].items()}
     assert reduced["length"] >= 2 * reduced["block"], reduced
+    assert set(checked["rounds"]["reduced"]) == {"batch"}, checked["rounds"]
+    assert set(checked["one_number"]["reduced"]) == {"height"}, checked["one_number"]
     assert int(checked["weights_alone"]["reduced"]["width"].split(" -> ")[1]) >= 8, checked["weights_alone"]
     assert set(checked["shape_in_a_tuple"]["reduced"]) == {"batch", "shape[0]"}
     assert set(checked["names_at_once"]["reduced"]) == {"batch", "width"}

@@ -50,15 +50,17 @@ def mechanisms(verdict):
     return found | ({"not a plan"} if "mode_reason" in verdict["notes"] else set())
 
 
-# How trials get their data. Drawn is a GPU's way, where test_plan_gpu.py has every cheat; here it has some of them.
-JUDGED = {"handed": CHEATS, "drawn": CHEATS[::3]}
+# How trials get their data, and what is judged so. Drawn is a GPU's way, where test_plan_gpu.py has all; here it has a
+# third.
+JUDGED = {"handed": (HONEST, CHEATS), "drawn": (HONEST[::3], CHEATS[::3])}
 
 
 @functools.cache
 def judged(data):
     """Verdicts by path, in plan mode; SOUND is the honest solution that the cheats are beside."""
     server = Evaluator("--mode", "plan", "--workers", "2", "--trial-data", data)
-    paths = [*HONEST, *JUDGED[data], SOUND]
+    honest, cheats = JUDGED[data]
+    paths = [*honest, *cheats, SOUND]
     with ThreadPoolExecutor(4) as pool:
         found = dict(zip(paths, pool.map(lambda p: server.judge(*reversed(parts(p)), timeout_s=timeout_of(p)), paths)))
     assert server.stop() == 0
@@ -85,23 +87,24 @@ def cases(paths):
     ]
 
 
-@pytest.mark.parametrize("path", cases(HONEST))
+def judged_cases(kind):
+    """Of the honest work (0), or of the cheats (1), in each way."""
+    return [
+        pytest.param(data, *case.values, id=f"{case.id}-{data}", marks=case.marks)
+        for data, paths in JUDGED.items()
+        for case in cases(paths[kind])
+    ]
+
+
+@pytest.mark.parametrize("verdicts, path", judged_cases(0), indirect=["verdicts"])
 def test_honest_work_is_accepted_as_written(verdicts, path, request):
     verdict = verdicts[path]
-    drawn = "drawn" in request.node.name and not line(path, "handed")
+    drawn = request.node.name.endswith("drawn]") and not line(path, "handed")
     assert ("trials" in verdict["notes"]) == drawn
     assert verdict["correct"] and verdict["mode"] == "plan" and not mechanisms(verdict) - {""}, verdict
 
 
-@pytest.mark.parametrize(
-    "verdicts, path",
-    [
-        pytest.param(data, *case.values, id=f"{case.id}-{data}", marks=case.marks)
-        for data, cheats in JUDGED.items()
-        for case in cases(cheats)
-    ],
-    indirect=["verdicts"],
-)
+@pytest.mark.parametrize("verdicts, path", judged_cases(1), indirect=["verdicts"])
 def test_a_cheat_is_stopped_by_what_it_names(verdicts, path):
     verdict, wanted = verdicts[path], line(path, "stopped by")
     assert not verdict["correct"] and wanted in mechanisms(verdict), verdict
@@ -149,11 +152,11 @@ def test_every_row_has_two_cheats():
 
 def test_counts(verdicts, capsys):
     """Those that are known (xfail) count, too."""
-    refused = [path.stem for path in HONEST if not verdicts[path]["correct"]]
-    cheats = [path for path in CHEATS if path in verdicts]
+    honest, cheats = ([path for path in paths if path in verdicts] for paths in (HONEST, CHEATS))
+    refused = [path.stem for path in honest if not verdicts[path]["correct"]]
     accepted = [path.stem for path in cheats if verdicts[path]["correct"]]
     with capsys.disabled():
         print(f"\n{len(cheats)} cheats, {len(accepted)} accepted {accepted}; ", end="")
-        print(f"{len(HONEST)} honest solutions, {len(refused)} refused {refused}")
+        print(f"{len(honest)} honest solutions, {len(refused)} refused {refused}")
     assert accepted == [path.stem for path in cheats if line(path, "xfail")]
-    assert refused == [path.stem for path in HONEST if line(path, "xfail")]
+    assert refused == [path.stem for path in honest if line(path, "xfail")]

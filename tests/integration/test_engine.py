@@ -2,10 +2,12 @@
 
 import concurrent.futures
 import contextlib
+import fcntl
 import itertools
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -14,7 +16,7 @@ import uuid
 
 import pytest
 
-from engine_process import BINARY, engine_process, make_model
+from engine_process import BINARY, engine_process, make_model, serving
 from model_helpers import real_model
 
 PROMPT = "def kernel(x_ptr, y_ptr, n):\n    "
@@ -441,6 +443,37 @@ def test_health_info_and_metrics(engine):
     )
     assert 'tritonforge_engine_stage_seconds_total{stage="forward"}' in metrics
     engine.post("/flush_cache", {})
+
+
+@contextlib.contextmanager
+def measurer(device):
+    """Holds a device alone, as an evaluator does while it measures (base/device_lock.h): who shares it waits."""
+    folder = pathlib.Path(f"/tmp/tritonforge-{os.geteuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with open(folder / f"{device}.gate", "a") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        yield
+
+
+def test_an_engine_that_hangs_says_so_and_the_router_asks_another(models):
+    sharing = engine_process(models["one"][0], "--share-device", "--watchdog", "0.5")
+    with sharing as hangs, engine_process(models["one"][0]) as other:
+        times = ("--health-interval", "0.2", "--silence-timeout", "5")
+        with (
+            serving("router", "--port", "0", "--worker", hangs.url, *times) as router,
+            concurrent.futures.ThreadPoolExecutor() as pool,
+            measurer("cpu"),
+        ):
+            reply = pool.submit(router.request, "/generate", {"text": PROMPT, "sampling_params": {"max_new_tokens": 4}})
+            hangs.until(lambda: hangs.request("/health")[0] == 503, "an engine that is red")
+            health = hangs.request("/health")[1]
+            assert health["status"] == "red"
+            said = r"it hangs: no step has ended for [0-9]+ s, and 1 sequences run or wait \(watchdog_s 0.5\)"
+            assert re.fullmatch(said, health["detail"])
+            router.post(f"/add_worker?url={other.url}", {})
+            status, _, headers = reply.result()
+            assert status == 200 and headers["x-worker"] == other.url
+        hangs.until(lambda: hangs.request("/health")[0] == 200, "steps again")
 
 
 def test_start_up_faults(engine, models, tmp_path):

@@ -6,10 +6,12 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -177,6 +179,57 @@ def test_an_archive_that_tar_could_not_make_whole_is_not_kept(tmp_path, monkeypa
     said = Run(tmp_path, "--launcher", "ssh", *flags(settings), output="none").finish(code=3)
     assert "could not be copied there (tar ended with 1 here: its message is above)" in said
     assert list((tmp_path / "cache/tritonforge/nodes").iterdir()) == []
+
+
+FAR = [*SMALL, "stages=[sft]", "placement.hosts=[localhost, far]", "placement.actor.hosts=[far]"]
+
+
+@pytest.fixture
+def far(tmp_path, monkeypatch):
+    """`far` is this machine with an environment of Python's and a libtorch of its own, by a stand-in for ssh: what is
+    envs/ here is far/ there, and no library that the loader finds there is one."""
+    for folder in ("bin", "envs/ours/bin", "far", "broken"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "envs/ours/pyvenv.cfg").write_text("home = nowhere\n")
+    (tmp_path / "envs/ours/bin/python").symlink_to(sys.executable)
+    (tmp_path / "broken/libtorch_cpu.so").write_text("half a library")
+    ssh = tmp_path / "bin/ssh"
+    there = f"sed s,{tmp_path}/envs,{tmp_path}/far,g"
+    ssh.write_text(
+        "#!/bin/sh\nfor command; do :; done\n"
+        f"export LD_LIBRARY_PATH={tmp_path}/broken\n"
+        f'exec sh -c "$(printf %s "$command" | {there})"\n'
+    )
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TRITONFORGE_PYTHON", str(tmp_path / "envs/ours/bin/python"))
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    return tmp_path / "far"
+
+
+def test_a_host_that_cannot_load_libtorch_is_told_when_it_is_prepared(far, tmp_path):
+    said = Run(tmp_path, "--launcher", "ssh", *flags(FAR), output="none").finish(code=3)
+    why = re.search("^tritonforge: what computes with libtorch cannot be loaded: .*$", said, re.M)
+    assert why and "libtorch_cpu.so: " in why[0], said
+    assert "far: tritonforge does not start there (its message is above)" in said[why.end() :]
+    assert not (tmp_path / "none/logs/trainer.log").exists()
+
+
+def test_an_environment_that_was_brought_goes_when_nobody_uses_it(far, tmp_path):
+    """Preparing a host removes what launchers brought there, and nothing else."""
+    for name, age_days, brought in (("last-week", 8, True), ("yesterday", 1, True), ("their-own", 8, False)):
+        (far / name).mkdir()
+        for file in ("pyvenv.cfg", ".complete", *([".brought"] if brought else [])):
+            (far / name / file).touch()
+            os.utime(far / name / file, times=2 * (time.time() - age_days * 86400,))
+    Run(tmp_path, "--launcher", "ssh", *flags(FAR), output="none").finish(code=3)
+    assert {path.name for path in far.iterdir()} == {"ours", "yesterday", "their-own"}
+    assert {path.name for path in (far / "ours").iterdir()} == {".brought", ".complete", "bin", "pyvenv.cfg"}
+    # It is there now: the next preparation says that it is used.
+    os.utime(far / "ours/.brought", times=(0, 0))
+    Run(tmp_path, "--launcher", "ssh", *flags(FAR), output="none-again").finish(code=3)
+    assert (far / "ours/.brought").stat().st_mtime > time.time() - 86400
 
 
 def test_a_signal_while_hosts_are_prepared_ends_the_run(tmp_path, monkeypatch):

@@ -95,7 +95,7 @@ def doomed_engine(model):
 
 
 @contextlib.contextmanager
-def group_with(engines, name="slime-pp_0"):
+def group_with(engines, name="slime-pp_0", backend="gloo"):
     """As a trainer's rank 0: the engines are told to join, and joined."""
     port = reserved_port()
     place = {"master_address": "127.0.0.1", "master_port": port, "world_size": len(engines) + 1}
@@ -103,11 +103,11 @@ def group_with(engines, name="slime-pp_0"):
         asking(
             engine,
             "/init_weights_update_group",
-            place | {"rank_offset": rank, "group_name": name, "backend": "gloo"},
+            place | {"rank_offset": rank, "group_name": name, "backend": backend},
         )
         for rank, engine in enumerate(engines, 1)
     ]
-    group = init_custom_process_group("127.0.0.1", port, len(engines) + 1, 0, name)
+    group = init_custom_process_group("127.0.0.1", port, len(engines) + 1, 0, name, backend)
     assert [joined()[0] for joined in joining] == [200] * len(engines)
     yield group
     for engine in engines:
@@ -143,6 +143,28 @@ def test_a_stock_trainers_group_updates_two_engines(models, expected):
                 answer = engine.generate(PROMPT, **TINY)
                 assert answer["output_ids"] == expected[1 if version == "7" else 0]
                 assert answer["meta_info"]["weight_version"] == version
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two GPUs: a group over NCCL needs two")
+def test_a_stock_trainers_group_over_nccl_updates_an_engine_on_another_gpu(models):
+    """torch.distributed's rank 0 on the first GPU, SGLang's default backend."""
+    (first, _), (second, model) = models
+    flags = ["--device", "cuda:1", "--no-gpu-kernels"]  # which take no heads of 16
+    with engine_process(second, *flags) as engine:
+        wanted = tokens(engine)
+    torch.cuda.set_device(0)
+    with engine_process(first, *flags) as engine:
+        assert tokens(engine) != wanted
+        for flat, version in ((False, "7"), (True, "8")):  # the group is made anew
+            with group_with([engine], backend="nccl") as group:
+                engine.post("/pause_generation", {})
+                for part in buckets(model, 3):
+                    there = [(name, tensor.cuda().bfloat16()) for name, tensor in part]
+                    ((status, reply),) = send([engine], group, there, flat, weight_version=version)
+                    assert (status, reply["success"]) == (200, True), reply
+                engine.post("/continue_generation", {})
+            answer = engine.generate(PROMPT, **TINY)
+            assert answer["output_ids"] == wanted and answer["meta_info"]["weight_version"] == version
 
 
 def test_what_a_group_cannot_take_is_refused_before_it_waits(models):

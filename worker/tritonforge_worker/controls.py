@@ -5,6 +5,7 @@ import collections
 import contextlib
 import copy
 import functools
+import math
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -32,8 +33,9 @@ _PRODUCTS = {"mm": 0, "bmm": 0, "mv": 0, "dot": 0, "addmm": 1, "baddbmm": 1, "ad
 
 
 # Of a sum's operands one is small beside the other one below this, and a factor hardly varies beside its mean; so many
-# of the smallest are left out, one by one. So many inputs are another trial's, one by one.
-SMALL, TERMS, INPUTS = 0.05, 3, 8
+# of the smallest are left out, one by one. So many inputs are another trial's, one by one. A function is near a
+# polynomial of up to DEGREE below SMALL of what it varies by, of its first calls: those of a recurrence are alike.
+SMALL, TERMS, INPUTS, DEGREE, CALLS = 0.05, 3, 8, 3, 8
 # Of an input a quarter of the places along a dimension, those of the least gradient, are another trial's where that is
 # below SMALL of the mean one. Outputs that move by less than this, of their root mean square, do not show it.
 UNSEEN = 1e-6
@@ -58,6 +60,63 @@ class Without(TorchDispatchMode):
                 flat = torch.full_like(given, self.level(given))
                 args = (*args[: self.operand], flat, *args[self.operand + 1 :])
         return func(*args, **(kwargs or {}))
+
+
+class InEightBits(TorchDispatchMode):
+    """Products of half precision whose operands are rounded to eight bits: a softmax of them hides it."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func._schema.name.removeprefix("aten::") in _PRODUCTS:
+            args = tree_map(in_eight_bits, args)
+        return func(*args, **(kwargs or {}))
+
+
+def in_eight_bits(value):
+    if not is_half(value):
+        return value
+    most = torch.finfo(torch.float8_e4m3fn).max
+    return value.clamp(-most, most).to(torch.float8_e4m3fn).to(value.dtype)
+
+
+def is_half(value):
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16)
+
+
+class ByPolynomial(TorchDispatchMode):
+    """A call gives a polynomial of its operand: what most functions nearly are of numbers close to each other."""
+
+    def __init__(self, call, operand, polynomial):
+        super().__init__()
+        self.left, self.operand, self.polynomial = call, operand, polynomial
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.left -= 1
+        given = args[self.operand].double() if self.left == 0 else None
+        out = func(*args, **(kwargs or {}))
+        return out if given is None else out.copy_(self.polynomial(given))
+
+
+def polynomials_of(x, y):
+    """[(how far it is off beside what y varies by, polynomial)] of the first degrees, by least squares over some of the
+    places."""
+    every = x.numel() // 4096 + 1
+    x, y = x.flatten()[::every].double(), y.flatten()[::every].double()
+    middle, width, varies = x.mean(), x.std(), y.std()
+    if len(x) < FEW or not 0 < width < math.inf or not 0 < varies < math.inf:
+        return []
+
+    def powers(tensor, degree):
+        return torch.stack([((tensor - middle) / width) ** k for k in range(degree + 1)], -1)
+
+    found = []
+    for degree in range(1, DEGREE + 1):
+        factors = torch.linalg.lstsq(powers(x, degree), y[:, None]).solution[:, 0]
+
+        def polynomial(tensor, degree=degree, factors=factors):
+            return powers(tensor, degree) @ factors
+
+        found.append((size_of(polynomial(x) - y) / varies.item(), polynomial))
+    return found
 
 
 def is_identity(func, args, kwargs):
@@ -126,6 +185,7 @@ class Watch(TorchDispatchMode):
         self.calls, self.terms = 0, []  # (its share of the sum, number of the call, operand)
         self.products = []  # (number of the call, operand)
         self.factors = []  # (how much it varies beside its mean, number of the call, operand)
+        self.curves = []  # (degree, how far a polynomial is off, number of the call, operand, polynomial)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func._schema.name.removeprefix("aten::")
@@ -148,6 +208,9 @@ class Watch(TorchDispatchMode):
             self.made[id(tensor)] = (name, before)
         same = isinstance(out, torch.Tensor) and before is not None and out.shape == before.shape
         same = same and name not in _COPIES and out.dtype == before.dtype and out.is_floating_point()
+        one = self.named[name] <= CALLS and torch.Tag.pointwise in func.tags and len(tensors_in([args, kwargs])) == 1
+        if same and one:
+            self.note_curve(before, out, next(k for k, a in enumerate(args) if isinstance(a, torch.Tensor)))
         if same and torch.equal(out, before) and not is_identity(func, args, kwargs or {}):
             self.idle.append(called)
         return out
@@ -174,6 +237,11 @@ class Watch(TorchDispatchMode):
             varies = size_of(tensor - tensor.mean()) / max(abs(mean_of(tensor)), 1e-30)
             if 0 < varies < SMALL:
                 self.factors.append((varies, self.calls, k))
+
+    def note_curve(self, given, out, operand):
+        for degree, (off, polynomial) in enumerate(polynomials_of(given, out), start=1):
+            if UNSEEN < off < SMALL:
+                self.curves.append((degree, off, self.calls, operand, polynomial))
 
     def before_last(self, output):
         """What the last operation that computes was given, in the output's form; None where it had another one."""
@@ -301,11 +369,17 @@ def probes(model, plain, make_inputs, trials, forward_seed, around):
         attempt("half_inside", fresh, mode=half_inside)
         if not half_inside.any:
             found["half_inside"] = None
+        if any(map(is_half, expected)):
+            attempt("without_term.eight bits", fresh, mode=InEightBits())
         left_out = [(*term[1:], lambda tensor: 0) for term in sorted(watch.terms)[:TERMS]]
         left_out += [(*product, lambda tensor: 0) for product in watch.products[:TERMS]]
         left_out += [(*factor[1:], mean_of) for factor in sorted(watch.factors)[:TERMS]]
         for k, (call, operand, level) in enumerate(left_out):
             attempt(f"without_term.{k}", fresh, mode=Without(call, operand, level))
+        for degree in range(1, DEGREE + 1):
+            nearest = sorted(curve[1:] for curve in watch.curves if curve[0] == degree)[:TERMS]
+            for k, (_, *curve) in enumerate(nearest):
+                attempt(f"polynomial.{degree}.{k}", fresh, mode=ByPolynomial(*curve))
         for k in range(min(len(inputs), INPUTS) if len(inputs) > 1 else 0):
             attempt(f"without_term.input {k}", fresh, inputs_with(k))
         for k, dim, places in parts():

@@ -5,8 +5,10 @@ no longer divides a width) is not taken.
 """
 
 import ast
+import collections
 import math
 import operator
+import sys
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -47,6 +49,8 @@ FACTORIES = {
 }
 
 
+LARGE = 16  # from here on a size is one of many places, and no count of layers, heads or taps
+
 OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
 
 
@@ -63,9 +67,9 @@ def integer_of(node):
 
 
 def assignments(tree):
-    """(target, value) of those at module level; `a, b = 1, 2` are two."""
+    """(target, value) of those at module level; `a, b = 1, 2` are two, and `a = b = 1` is one, a's."""
     for node in tree.body:
-        if not (isinstance(node, ast.Assign) and len(node.targets) == 1):
+        if not isinstance(node, ast.Assign):
             continue
         target, value = node.targets[0], node.value
         both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
@@ -108,19 +112,65 @@ def rewritten(source, sizes):
     return "".join(lines)
 
 
-class AsOffMeta(TorchDispatchMode):
-    """A convolution of an input that is smaller than its kernel fails on every device but the meta one."""
+class Shapes(TorchDispatchMode):
+    """What a forward makes, by the line of the problem and the operation: {(line, operation): [shape]}, and what the
+    taps of its filters see."""
+
+    def __init__(self, file):
+        super().__init__()
+        self.file, self.made = file, collections.defaultdict(list)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
+        # A convolution of an input that is smaller than its kernel fails on every device but the meta one.
         if func is torch.ops.aten.convolution.default and args[0].numel() and not out.numel():
             raise ValueError("a convolution's input is smaller than its kernel")
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename != self.file:
+            frame = frame.f_back
+        line = frame and frame.f_lineno
+        self.made[line, func].extend(tuple(t.shape) for t in tensors_in(out))
+        if func is torch.ops.aten.convolution.default:
+            self.made[line, "taps"].extend(places_of_taps(out, *args))
         return out
 
 
+def places_of_taps(out, x, weight, _, strides, paddings, dilations, transposed, *__):
+    """[how many places each tap of a filter sees, along one dimension], without padding."""
+    start, to = (x, out) if transposed else (out, x)
+    for dim, (s, p, d) in enumerate(zip(strides, paddings, dilations), start=2):
+        firsts = [p - d * tap for tap in range(weight.shape[dim])]
+        yield [max(0, min(start.shape[dim] - 1, (to.shape[dim] - 1 + f) // s) - max(0, -(-f // s)) + 1) for f in firsts]
+
+
+def keeps(made, whole, parts):
+    """Whether what is made of smaller sizes still has `parts` of whatever has as many at the sizes as written: places
+    along each dimension, and rounds of a loop. With one block a row what it takes over from those before is nowhere
+    seen, with two what these took over themselves, with one place an image all of a filter but its middle."""
+    for place, shapes in whole.items():
+        smaller = made.get(place, [])
+        if len(smaller) < min(len(shapes), parts):
+            return False
+        # The rounds that are left are some of a loop's; of shapes that differ from round to round the largest counts.
+        pairs = zip(smaller, shapes) if len(smaller) == len(shapes) else [(largest(smaller), largest(shapes))]
+        if any(a < min(b, parts) for small, large in pairs for a, b in zip(small, large)):
+            return False
+    return True
+
+
+def largest(shapes):
+    return [max(sizes) for sizes in zip(*shapes)]
+
+
+def half(size):
+    """A large odd one stays odd, or a kernel without masks would be right."""
+    return size // 2 | (size & 1 if size >= LARGE else 0)
+
+
 def cost(source, folder, budget):
-    """(elements of inputs, weights and outputs, floating-point operations) of one forward. Of a recurrence whose inputs
-    and weights alone are more than the budget (those, infinity): nobody waits for its many steps to be counted."""
+    """((elements of inputs, weights and outputs, floating-point operations), Shapes.made) of one forward. Of a
+    recurrence whose inputs and weights alone are more than the budget ((those, infinity), {}): nobody waits for its
+    many steps to be counted."""
     with OnMeta():
         module = run_source(source, "sizing", folder)
         set_seed(0)
@@ -130,13 +180,13 @@ def cost(source, folder, budget):
         model = module.Model(*init)
         elements += sum(t.numel() for t in model.state_dict().values())
         if elements > 1 << 40:
-            return elements, 0
+            return (elements, 0), {}
         if elements > budget["elements"] and any(isinstance(m, torch.nn.RNNBase) for m in model.modules()):
-            return elements, math.inf
-        with torch.no_grad(), AsOffMeta(), FlopCounterMode(display=False) as counter:
+            return (elements, math.inf), {}
+        with torch.no_grad(), Shapes(module.__file__) as shapes, FlopCounterMode(display=False) as counter:
             outputs = model(*[x.to("meta") if isinstance(x, torch.Tensor) else x for x in inputs])
         elements += sum(t.numel() for t in tensors_in(outputs))
-    return elements, counter.get_total_flops()
+    return (elements, counter.get_total_flops()), shapes.made
 
 
 def reduced(source, budget, folder):
@@ -146,58 +196,63 @@ def reduced(source, budget, folder):
     if not found:
         return source, {}
     try:
-        now = cost(source, folder, budget)
+        now, whole = cost(source, folder, budget)
     except BaseException:
         return source, {}  # what cannot be sized is run as it is; its real fault shows there
 
     limits = budget["elements"], budget["flops"]
-    sizes, stuck = {name: [value, value] for name, (value, _) in found.items()}, set()
+    sizes = {name: [value, value] for name, (value, _) in found.items()}
 
     def halved(names):
-        """The sizes with these names' halved, and their cost; None where the problem breaks or is hardly cheaper."""
-        trial = {n: [old, new // 2 if n in names else new] for n, (old, new) in sizes.items()}
+        """The sizes with these names' halved, their cost, and what is made of them; None where the problem breaks or is
+        hardly cheaper."""
+        trial = {n: [old, half(new) if n in names else new] for n, (old, new) in sizes.items()}
         try:
-            then = cost(rewritten(source, trial), folder, budget)
+            then, made = cost(rewritten(source, trial), folder, budget)
         except BaseException:
             return None
         helps = any(was > limit and is_ <= was * 7 / 8 for was, is_, limit in zip(now, then, limits))
-        return (trial, then) if helps else None
+        return (trial, then, made) if helps else None
 
     def meets(name, staying):
         """Halved, it would be no larger than one that is smaller: a row of several blocks would be one block."""
         old, new = sizes[name]
-        return any(sizes[n][0] < old and new // 2 <= sizes[n][1] < new for n in staying)
+        return any(sizes[n][0] < old and half(new) <= sizes[n][1] < new for n in staying)
 
     def in_proportion():
         """The large ones that can be halved together without meeting any that stays."""
-        names = [n for n in sizes if sizes[n][1] >= 16]
+        names = [n for n in sizes if sizes[n][1] >= LARGE]
         while meeting := [n for n in names if meets(n, sizes.keys() - names)]:
             names = [n for n in names if n not in meeting]
         return names
 
     def next_of(names):
         """The largest; of large ones, one that meets none, or else what was the largest."""
-        large = [n for n in names if sizes[n][1] >= 16]
+        large = [n for n in names if sizes[n][1] >= LARGE]
         free = [n for n in large if not meets(n, sizes)]
         return max(free or large or names, key=lambda n: sizes[n][0 if large and not free else 1])
 
     # All large ones together first: what is in proportion (channels and groups, width and heads) stays so. Then one by
-    # one.
-    for _ in range(200):
-        if now[0] <= limits[0] and now[1] <= limits[1]:
-            break
-        large = in_proportion()
-        step = halved(large) if not stuck and large else None
-        if step is None:
-            names = [n for n in sizes if n not in stuck and sizes[n][1] >= 4]
-            if not names:
-                break
-            next_one = next_of(names)
-            step = halved([next_one])
-            if step is None:
-                stuck.add(next_one)
-                continue
-        sizes, now = step
+    # one. What leaves fewer parts is taken only where nothing else is left.
+    stuck = set()
+    for parts in (3, 2, 1, 0):
+        fewer = set()
+        while now[0] > limits[0] or now[1] > limits[1]:
+            names = [] if stuck or fewer else in_proportion()
+            step = halved(names) if names else None
+            if step is None or not keeps(step[2], whole, parts):
+                names = [n for n in sizes if n not in stuck | fewer and sizes[n][1] >= 4]
+                if not names:
+                    break
+                next_one = next_of(names)
+                step = halved([next_one])
+                if step is None:
+                    stuck.add(next_one)
+                    continue
+                if not keeps(step[2], whole, parts):
+                    fewer.add(next_one)
+                    continue
+            sizes, now, _ = step
     changed = {n: v for n, v in sizes.items() if v[0] != v[1]}
     return rewritten(source, changed), changed
 

@@ -172,7 +172,7 @@ void generate(const GenerateOptions& options) {
 void add_generate_command(CLI::App& app) {
   auto options = std::make_shared<GenerateOptions>();
   auto* command = app.add_subcommand("generate", "samples text from a model, with token ids and log-probabilities");
-  add_flags(*command, options->engine, {"share_device"});
+  add_flags(*command, options->engine, {"share_device", "watchdog_s"});
   add_flags(*command, *options);
   command->footer(
       "example: tritonforge generate --model ~/models/Qwen3-0.6B --chat --prompt 'Write a Triton kernel that adds two "

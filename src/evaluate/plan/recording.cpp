@@ -174,6 +174,7 @@ void PlanRunner::read_full_size(FullSize& full) {
   full.failed = strings_of(plan, "failed");
   if (!full.failed.empty()) return;
   const Plan kernels = parse_kernels(plan, frame.payload);
+  full.launches = kernels.steps.size();
   full.compiled = compile(kernels);
   full.note = Tunings(kernels, targets_, device_, full.compiled).left_out();
 }

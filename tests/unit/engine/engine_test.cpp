@@ -9,6 +9,8 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <thread>
+#include <utility>
 
 #include "base/filesystem.h"
 #include "engine/sampler.h"
@@ -265,6 +267,49 @@ TEST(Engine, ACommandThatCannotBeCarriedOutInTimeIsWithdrawn) {
   leave.set_value();
   engine.flush_cache();  // a command goes through
   EXPECT_FALSE(engine.stats().paused);
+}
+
+// The same way, in the middle of a request; another one waits.
+TEST(Engine, SaysThatItHangsWhereNoStepEndsAndRequestsWait) {
+  EngineOptions options = small_options();
+  options.watchdog_s = 0.1;
+  Engine engine(options, tiny_model(), nullptr);
+  Client client(engine);
+  const auto expect_none = [&] {  // for longer than that
+    const auto since = Clock::now();
+    while (seconds_since(since) < 2 * options.watchdog_s) ASSERT_EQ(engine.fault(), "");
+  };
+  expect_none();  // nothing to do
+  engine.pause();
+  const std::string waits = client.send(client.request(prompt_of(5, 2), 1));
+  engine.flush_cache();  // the request has come in
+  expect_none();         // it is not to do anything
+  engine.resume();
+  client.wait(waits);
+
+  std::promise<void> entered, leave;
+  bool first = true;
+  Request request;
+  request.prompt_ids = prompt_of(5, 1);
+  request.sampling.max_new_tokens = 2;
+  request.stream = true;
+  request.on_output = [&](Output) {
+    if (!std::exchange(first, false)) return;
+    entered.set_value();
+    leave.get_future().wait();
+  };
+  ASSERT_TRUE(engine.submit(std::move(request)).ok());
+  entered.get_future().wait();
+  const std::string behind = client.send(client.request(prompt_of(5, 3), 1));
+  const Deadline deadline = Deadline::after(20);
+  while (engine.fault().empty() && !deadline.expired()) std::this_thread::yield();
+  const std::string fault = engine.fault();
+  EXPECT_TRUE(fault.starts_with("it hangs: no step has ended for ")) << fault;
+  EXPECT_NE(fault.find(", and 2 sequences run or wait (watchdog_s 0.1)"), std::string::npos) << fault;
+  leave.set_value();
+  client.wait(behind);
+  while (!engine.fault().empty() && !deadline.expired()) std::this_thread::yield();
+  EXPECT_EQ(engine.fault(), "");
 }
 
 TEST(Engine, AFullQueueIsRefusedAndBadFieldsAreNamed) {

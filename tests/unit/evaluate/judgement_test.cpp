@@ -365,6 +365,20 @@ TEST_F(JudgementTest, AKernelThatDoesNotCompileAtTheProblemsOwnSizeEndsIt) {
   }
 }
 
+TEST_F(JudgementTest, WithoutALaunchAtTheProblemsOwnSizeItIsACheat) {
+  const auto judged = [&](const FullSize& full) {
+    Judgement judgement = begin(EvaluationMode::kPlan);
+    EXPECT_TRUE(judgement.take(recorded()));
+    EXPECT_TRUE(judgement.take(replayed(1), 0));
+    const bool goes_on = judgement.take(full);
+    EXPECT_NE(goes_on, judgement.verdict().cheated());
+    return judgement.verdict().cheated();
+  };
+  EXPECT_TRUE(judged({.where = "at its size"}));
+  EXPECT_FALSE(judged({.where = "at its size", .compiled = {{"sm_90", ""}}, .launches = 1}));
+  EXPECT_FALSE(judged({.where = "at its size", .note = "not compiled: a number of the inputs is asked for"}));
+}
+
 // Whatever the candidate's process claims beside its outputs: the best that it can say is that it launched kernels and
 // that nothing is amiss, and all else ends the judgement. Of wrong outputs no claim makes right ones.
 TEST_F(JudgementTest, AClaimMayOnlyLower) {

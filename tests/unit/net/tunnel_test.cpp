@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <deque>
 #include <future>
+#include <thread>
 
 #include "base/error.h"
 #include "base/process.h"
@@ -82,6 +85,39 @@ TEST(Tunnel, AnEndThatIsReplacedOrClosedIsOneNoMore) {
   EXPECT_EQ(HttpClient().get(url(port)).value().body, "second");
   head.close("engine-0");
   EXPECT_FALSE(HttpClient().get(url(port)).ok());
+}
+
+// A node whose connections break and are dialled anew.
+TEST(Tunnel, NobodyIsGivenAConnectionThatHasEnded) {
+  TunnelHead head("127.0.0.1");
+  const int port = free_port();
+  const TunnelEnd end = head.open("engine-0", port, {});
+  for (int i = 0; i < 20; ++i) {
+    RawSocket ended(end.port);
+    ended.send(end.key + " serve\n");
+  }
+  RawSocket client(port);
+  client.send("hello");
+  RawSocket serves(end.port);
+  serves.send(end.key + " serve\n");
+  EXPECT_EQ(serves.read_until("hello", 10'000), "+hello");
+}
+
+TEST(Tunnel, OfANodesConnectionsNoMoreAreKeptThanItKeepsAtOnce) {
+  TunnelHead head("127.0.0.1");
+  const int port = free_port();
+  const TunnelEnd end = head.open("engine-0", port, {});
+  std::deque<RawSocket> parked;  // none is known to have ended
+  for (int i = 0; i < 20; ++i) parked.emplace_back(end.port).send(end.key + " serve\n");
+  const auto closed = [&] {
+    return std::ranges::count_if(parked, [](const RawSocket& one) {
+      pollfd there{one.fd(), POLLIN, 0};
+      return ::poll(&there, 1, 0) > 0;
+    });
+  };
+  const Deadline deadline = Deadline::after(20);
+  while (closed() < 12 && !deadline.expired()) std::this_thread::yield();
+  EXPECT_EQ(closed(), 12);  // a node keeps eight
 }
 
 TEST(Tunnel, APortThatIsInUseIsNamed) {

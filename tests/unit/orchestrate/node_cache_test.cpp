@@ -43,10 +43,44 @@ TEST(NodeCache, WhatNobodyRunsFromGoesAWeekAfterItWasNamedLast) {
   EXPECT_THAT(there(), testing::ElementsAre("being-copied", "own", "yesterday"));
 }
 
+fs::path make_environment(const fs::path& folder, const std::string& name, hours age, bool brought = true) {
+  const fs::path environment = folder / name;
+  fs::create_directories(environment / "bin");
+  for (const std::string file : {"pyvenv.cfg", ".complete", "bin/python"}) write_file_atomic(environment / file, "");
+  if (brought) write_file_atomic(environment / kBrought, "");
+  for (const std::string file : {".complete", ".brought", ""}) {
+    const fs::path dated = environment / file;
+    if (fs::exists(dated)) fs::last_write_time(dated, fs::file_time_type::clock::now() - age);
+  }
+  return environment;
+}
+
+TEST(NodeCache, AnEnvironmentThatWasBroughtGoesByTheSameRuleAndNoOther) {
+  const TemporaryFolder folder("node-environments");
+  const fs::path own = make_environment(folder.path(), "own", hours(1000));
+  make_environment(folder.path(), "yesterday", hours(24));
+  make_environment(folder.path(), "old", hours(8 * 24));
+  make_environment(folder.path(), "the-hosts-own", hours(1000), /*brought=*/false);
+  const fs::path running = make_environment(folder.path(), "running", hours(1000));
+  const auto there = [&] { return names_in(folder.path(), [](const fs::path&) { return true; }); };
+  {
+    const Descriptor held = hold_environment(running);
+    sweep_environments(own);
+    EXPECT_THAT(there(), testing::ElementsAre("own", "running", "the-hosts-own", "yesterday"));
+  }
+  sweep_environments(running);  // names it, a thousand hours later
+  sweep_environments(folder.path() / "the-hosts-own");
+  EXPECT_THAT(there(), testing::ElementsAre("own", "running", "the-hosts-own", "yesterday"));
+  EXPECT_FALSE(fs::exists(folder.path() / "the-hosts-own" / kBrought));
+  EXPECT_LT(hold_environment(folder.path() / "the-hosts-own").get(), 0);
+}
+
 TEST(NodeCache, AProgramThatWasNotBroughtHereTouchesNothing) {
   EXPECT_EQ(own_bundle(), fs::path());
   EXPECT_LT(hold_bundle({}).get(), 0);
   sweep_bundles({});
+  EXPECT_LT(hold_environment({}).get(), 0);
+  sweep_environments({});
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 namespace tritonforge::parallel {
@@ -60,6 +61,33 @@ TEST(Rendezvous, ARanksOwnFailureCountsAtOnceAndBeforeWhatItBroke) {
   job.meeting.report_failure(0, "gradients: Connection closed by peer", /*of_another=*/true);
   job.meeting.report_failure(1, "no memory", /*of_another=*/false);
   EXPECT_THAT(job.meeting.beat(0, "step 7").value_or("nothing"), StartsWith("rank 1: no memory"));
+}
+
+TEST(Rendezvous, WhoIsNoRankEndsNoJob) {
+  Job job;
+  for (const int64_t nobody : {int64_t{-1}, int64_t{3}}) {
+    try {
+      job.meeting.report_failure(nobody, "nonsense", /*of_another=*/true);
+      ADD_FAILURE() << nobody;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
+    }
+  }
+  job.meeting.report_failure(2, "gradients: Connection reset", /*of_another=*/true);
+  EXPECT_THAT(job.failure({0, 1, 2}), StartsWith("rank 2: gradients: Connection reset"));
+}
+
+// A server lets one request wait for 20 s at most.
+TEST(Meeting, WaitsAsLongAsItIsToldToHoweverOftenItHasToAsk) {
+  std::atomic<int> asked{0};
+  net::HttpServer server({});
+  server.route("GET", "/keys/relay-over", [&](const net::Request&) {
+    return ++asked < 3 ? net::Response::error(Error(ErrorKind::kNotFound, "not there")) : net::Response::text("all");
+  });
+  server.start();
+  Meeting meeting(server.url(), "");
+  EXPECT_EQ(meeting.look("relay-over", 600), "all");
+  EXPECT_EQ(meeting.look("another", 0), std::nullopt);
 }
 
 }  // namespace
