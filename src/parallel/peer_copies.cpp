@@ -20,7 +20,7 @@ using gpu::check_cuda;
 
 constexpr const char* kYes = "yes";
 
-// Tells whether two ranks are threads of one process, which maps no memory of its own.
+// Tells whether two ranks are threads of one process.
 uint64_t this_process() {
   static const uint64_t drawn = (uint64_t{std::random_device{}()} << 32) | std::random_device{}();
   return drawn;
@@ -29,9 +29,8 @@ uint64_t this_process() {
 // What a rank tells the others of memory that it lends.
 struct Offer {
   gpu::IpcHandle handle;
-  uint64_t address, process;
+  uint64_t process;
   int64_t bytes;
-  int device;
 };
 
 // "", or what was thrown.
@@ -141,20 +140,16 @@ std::string PeerCopies::map(const std::vector<std::string>& offers, Lent& lent) 
     std::memcpy(&offer, offers[static_cast<size_t>(r)].data(), sizeof offer);
     TF_CHECK(offer.bytes == static_cast<int64_t>(lent.mine.nbytes()), "rank {} lends {} bytes, rank {} {}", r,
              offer.bytes, rank_, lent.mine.nbytes());
-    auto* begin = reinterpret_cast<std::byte*>(offer.address);  // NOLINT(performance-no-int-to-ptr)
-    std::string why;
-    if (r != rank_ && offer.process == this_process()) {
-      why = why_not([&] { check_cuda(api_.peer_enable(offer.device)); });
-    } else if (r != rank_) {
-      why = why_not([&] {
-        void* mapped = nullptr;
-        check_cuda(api_.ipc_open(&offer.handle, &mapped));
-        lent.mapped.push_back(mapped);
-        begin = static_cast<std::byte*>(mapped) + offer.handle.offset;
-      });
+    if (r == rank_) {
+      lent.of_ranks.push_back(static_cast<std::byte*>(lent.mine.mutable_data_ptr()));
+      continue;
     }
-    if (!why.empty()) return fmt::format("the memory of rank {}: {}", r, why);
-    lent.of_ranks.push_back(begin);
+    if (offer.process == this_process()) return fmt::format("rank {} is a thread of the same process", r);
+    void* mapped = nullptr;
+    if (const std::string why = why_not([&] { check_cuda(api_.ipc_open(&offer.handle, &mapped)); }); !why.empty())
+      return fmt::format("the memory of rank {}: {}", r, why);
+    lent.mapped.push_back(mapped);
+    lent.of_ranks.push_back(static_cast<std::byte*>(mapped) + offer.handle.offset);
   }
   return "";
 }
@@ -163,10 +158,7 @@ bool PeerCopies::lend(const at::Tensor& x) {
   if (refused_) return false;
   check_cuda(api_.set_device(x.device().index()));
   std::string why = flags_ == nullptr ? make_flags() : "";
-  Offer offer{.address = reinterpret_cast<uint64_t>(x.mutable_data_ptr()),
-              .process = this_process(),
-              .bytes = static_cast<int64_t>(x.nbytes()),
-              .device = x.device().index()};
+  Offer offer{.handle = {}, .process = this_process(), .bytes = static_cast<int64_t>(x.nbytes())};
   if (why.empty()) why = why_not([&] { check_cuda(api_.ipc_get(x.mutable_data_ptr(), &offer.handle)); });
   Lent lent{.mine = x};
   const auto offers = exchange(std::string(reinterpret_cast<const char*>(&offer), sizeof offer));

@@ -1,6 +1,6 @@
 #pragma once
-// Shares of the ranks of one host, each with a GPU, by the copy engines: beside products, which NCCL's kernels take
-// multiprocessors from. Only over memory that the ranks have lent each other.
+// Shares of the ranks of one host, each a process with a GPU, by the copy engines: beside products, which NCCL's
+// kernels take multiprocessors from. Only over memory that the ranks have lent each other.
 //
 // A collective is: this rank's memory is ready; wait until all others' is; copy what is wanted out of theirs; say so,
 // and wait until they have what they want. So where it has ended nobody reads this rank's memory, and what it was
@@ -33,7 +33,8 @@ class PeerCopies {
   PeerCopies& operator=(const PeerCopies&) = delete;
 
   // Opens x's memory to the others and theirs to this rank; it is kept until this goes. False on all ranks where it
-  // cannot be done on one: on several hosts, or without peer access.
+  // cannot be done on one: on several hosts, without peer access, or where ranks are threads of one process. There a
+  // thread that waits in the driver for its device keeps the others from queueing what that device waits for.
   bool lend(const at::Tensor& x);
   bool lent(const at::Tensor& x) const { return find(x) != nullptr; }
 
@@ -50,7 +51,7 @@ class PeerCopies {
   struct Lent {
     at::Tensor mine;
     std::vector<std::byte*> of_ranks;  // where it begins here
-    std::vector<void*> mapped;         // of other processes
+    std::vector<void*> mapped;
   };
   std::vector<std::string> exchange(std::string mine);  // of all ranks
   std::string make_flags();                             // with all ranks; why not

@@ -11,6 +11,7 @@
 #include "bench/weight_trainer.h"
 #include "gpu/fixture.h"
 #include "gpu/peer_copies.h"
+#include "gpu/ranks.h"
 
 namespace {
 
@@ -24,8 +25,8 @@ void say_where(int signal) {
 
 }  // namespace
 
-// gpu_tests trainer PORT, gpu_tests engine PORT: the other processes of weights_test.cpp; rank HOST:PORT: that of
-// peer_copies_test.cpp.
+// gpu_tests trainer PORT, gpu_tests engine PORT: the other processes of weights_test.cpp; rank HOST:PORT
+// sums|leaves|trains...: that of peer_copies_test.cpp and ranks_test.cpp.
 int main(int argc, char** argv) {
   using namespace tritonforge;
   if (argc == 3 && std::string(argv[1]) == "trainer") {
@@ -35,7 +36,13 @@ int main(int argc, char** argv) {
     return run_weight_engine(std::stoi(argv[2]), gpu::small_engine_options(),
                              gpu::small_model(2, kernels::open_device("cuda")));
   }
-  if (argc == 3 && std::string(argv[1]) == "rank") return parallel::run_second_rank(argv[2]);
+  if (argc >= 5 && std::string(argv[1]) == "rank") {
+    const std::string address = argv[2], work = argv[3];
+    const bool copies = std::string(argv[4]) == parallel::kCopies;
+    if (work == "sums") return parallel::sum_as_second_rank(address, copies);
+    if (work == "leaves") return parallel::leave_as_second_rank(address, copies);
+    return train::train_as_second_rank(address, copies, std::stoi(argv[5]));
+  }
   // The references are many small operations: beside other work a team of all cores waits for its last one.
   constexpr int kThreads = 4;
   at::set_num_threads(std::min(kThreads, at::get_num_threads()));

@@ -1,10 +1,11 @@
 #pragma once
-// Two ranks that sum and share tensors again and again, as threads of one process or as two (gpu_tests rank ADDRESS).
+// Two ranks, each a process with a GPU: this one, and `gpu_tests rank ADDRESS WORK...` (main.cpp).
 #include <ATen/ATen.h>
 
 #include <string>
 #include <vector>
 
+#include "base/process.h"
 #include "kernels/device.h"
 #include "parallel/world.h"
 
@@ -57,15 +58,26 @@ inline ParallelDims two_ranks(bool peer_copies, double timeout_s = 60) {
   return {.dp = 2, .peer_copies = peer_copies, .timeout_s = timeout_s};
 }
 
-// The second rank, on the only GPU that this process sees; 0 where it found what it should.
-inline int run_second_rank(const std::string& rendezvous) {
-  const at::Device device = kernels::open_device("cuda");
+constexpr const char* kCopies = "copies";  // the other way is NCCL's
+
+// As in a placed run: it sees the second GPU and no other.
+inline ProcessOptions second_rank(const std::string& rendezvous, std::vector<std::string> work) {
+  ProcessOptions second;
+  second.argv = {fs::read_symlink("/proc/self/exe").string(), "rank", rendezvous};
+  second.argv.insert(second.argv.end(), work.begin(), work.end());
+  second.env["CUDA_VISIBLE_DEVICES"] = kernels::device_identity(kernels::open_device("cuda:1"));
+  return second;
+}
+inline WorldOptions as_second_rank(const std::string& rendezvous) {
   WorldOptions options;
   options.rank = 1;
   options.rendezvous = rendezvous;
-  World world(two_ranks(true), options, device, [](const std::string&) { std::_Exit(3); });
-  const Summed summed = sum_and_share(world, device);
-  return summed.lent && summed.wrong == 0 && summed.beside ? 0 : 4;
+  return options;
 }
+
+// WORK `sums` or `leaves`, then the way. 0: it found what it should.
+int sum_as_second_rank(const std::string& rendezvous, bool copies);
+// Comes to one sum, and then to none; 0 once it was told that a collective does not end.
+int leave_as_second_rank(const std::string& rendezvous, bool copies);
 
 }  // namespace tritonforge::parallel

@@ -15,9 +15,11 @@ namespace tritonforge::parallel {
 namespace {
 
 using testing::AllOf;
-using testing::Each;
+using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::SizeIs;
+
+constexpr double kSoon = 10;  // seconds that a collective may last
+at::Tensor ones(at::Device device) { return at::ones({1 << 20}, at::TensorOptions(at::kBFloat16).device(device)); }
 
 using PeerCopiesKernels = gpu::GpuTest;
 
@@ -84,83 +86,87 @@ class PeerCopiesOnGpus : public gpu::GpuTest {
 };
 
 TEST_F(PeerCopiesOnGpus, SumsAndSharesHaveNcclsBits) {
-  std::vector<std::vector<Summed>> runs;
+  std::vector<Summed> ways;
   for (const bool copies : {true, false}) {
-    auto& ranks = runs.emplace_back(2);
-    run_ranks(
-        two_ranks(copies),
-        [&](World& world) { ranks[static_cast<size_t>(world.rank())] = sum_and_share(world, gpu(world.rank())); },
-        nullptr, {}, gpu);
-    for (const Summed& summed : ranks) {
+    WorldOptions options;
+    options.rendezvous = "127.0.0.1:" + std::to_string(free_port());
+    ChildProcess child(second_rank(options.rendezvous, {"sums", copies ? kCopies : "nccl"}));
+    {
+      World world(two_ranks(copies), options, gpu(0), [](const std::string& why) { ADD_FAILURE() << why; });
+      const Summed& summed = ways.emplace_back(sum_and_share(world, gpu(0)));
       EXPECT_EQ(summed.lent, copies);
       EXPECT_EQ(summed.wrong, 0);
       EXPECT_TRUE(summed.beside);
     }
+    EXPECT_EQ(child.wait(Deadline::after(60)), 0);
   }
-  for (const std::vector<Summed>& ranks : runs) {
-    for (const Summed& summed : ranks) {
-      ASSERT_EQ(summed.last.size(), runs[0][0].last.size());
-      for (size_t i = 0; i < summed.last.size(); ++i) EXPECT_TRUE(at::equal(summed.last[i], runs[0][0].last[i])) << i;
-    }
-  }
+  ASSERT_EQ(ways[0].last.size(), ways[1].last.size());
+  for (size_t i = 0; i < ways[0].last.size(); ++i) EXPECT_TRUE(at::equal(ways[0].last[i], ways[1].last[i])) << i;
 }
 
-// As in a placed run: a process a rank, which sees its own GPU and no other.
-TEST_F(PeerCopiesOnGpus, TwoProcessesCopyFromGpusThatTheyDoNotSee) {
-  WorldOptions options;
-  options.rendezvous = "127.0.0.1:" + std::to_string(free_port());
-  ProcessOptions second;
-  second.argv = {fs::read_symlink("/proc/self/exe").string(), "rank", options.rendezvous};
-  second.env["CUDA_VISIBLE_DEVICES"] = kernels::device_identity(gpu(1));
-  ChildProcess child(second);
-  const at::Device device = gpu(0);
-  {
-    World world(two_ranks(true), options, device, [](const std::string& why) { ADD_FAILURE() << why; });
-    const Summed summed = sum_and_share(world, device);
-    EXPECT_TRUE(summed.lent);
-    EXPECT_EQ(summed.wrong, 0);
-    EXPECT_TRUE(summed.beside);
-  }
-  EXPECT_EQ(child.wait(Deadline::after(60)), 0);
+TEST_F(PeerCopiesOnGpus, RanksThatAreThreadsOfOneProcessGoByNccl) {
+  run_ranks(
+      two_ranks(true),
+      [&](World& world) {
+        const Summed summed = sum_and_share(world, gpu(world.rank()), /*rounds=*/2);
+        EXPECT_FALSE(summed.lent);
+        EXPECT_EQ(summed.wrong, 0);
+      },
+      nullptr, {}, gpu);
 }
 
 void expect_named_and_ended(bool copies) {
   Failures failures;
   WorldOptions options;
   options.beat_s = 0.05;
-  const auto gpu = [](int64_t rank) { return kernels::open_device("cuda:" + std::to_string(rank)); };
-  run_ranks(
-      two_ranks(copies, /*timeout_s=*/10),
-      [&](World& world) {
-        const at::Device device = gpu(world.rank());
-        const at::Tensor x = at::ones({1 << 20}, at::TensorOptions(at::kBFloat16).device(device));
-        Group& group = *world.groups().zero;
-        EXPECT_EQ(group.lend(x), copies);
-        group.reduce_scatter(x, "gradients 2")->wait();  // both are there
-        kernels::synchronize(device);
-        world.recorder().at("step 7");
-        if (world.rank() == 0) {
-          group.reduce_scatter(x, "gradients 1")->wait();
-          group.all_gather(x, "weights 1")->wait();
-        }
-        failures.wait_for(2);  // rank 1 never comes to it
-      },
-      &failures, options, gpu);
-  EXPECT_THAT(
-      failures.wait_for(2),
-      AllOf(SizeIs(2), Each(AllOf(HasSubstr("rank 0: a collective does not end"), HasSubstr("step 7, reduce_scatter"),
-                                  HasSubstr("'gradients 1' of zero"), HasSubstr("rank 1 was at")))));
+  options.rendezvous = "127.0.0.1:" + std::to_string(free_port());
+  ChildProcess child(second_rank(options.rendezvous, {"leaves", copies ? kCopies : "nccl"}));
+  const at::Device device = kernels::open_device("cuda:0");
+  {
+    World world(two_ranks(copies, kSoon), options, device, [&](const std::string& why) { failures.add(why); });
+    const at::Tensor x = ones(device);
+    Group& group = *world.groups().zero;
+    EXPECT_EQ(group.lend(x), copies);
+    group.reduce_scatter(x, "gradients 2")->wait();  // both are there
+    kernels::synchronize(device);
+    world.recorder().at("step 7");
+    group.reduce_scatter(x, "gradients 1")->wait();
+    group.all_gather(x, "weights 1")->wait();
+    EXPECT_THAT(failures.wait_for(1),
+                ElementsAre(AllOf(HasSubstr("rank 0: a collective does not end"), HasSubstr("step 7, reduce_scatter"),
+                                  HasSubstr("'gradients 1' of zero"), HasSubstr("rank 1 was at"))));
+  }
   // What was queued behind it has been let go.
-  gpu(0);
   gpu::GpuEvent reached;
   reached.record(nullptr);
   const Deadline deadline = Deadline::after(30);
   while (!reached.done() && !deadline.expired()) std::this_thread::yield();
   EXPECT_TRUE(reached.done());
+  EXPECT_EQ(child.wait(Deadline::after(60)), 0);
 }
 
 TEST_F(PeerCopiesOnGpus, ARankThatDoesNotComeIsNamedAndTheStreamsGoOn) { expect_named_and_ended(true); }
 TEST_F(PeerCopiesOnGpus, WithoutThemARankThatDoesNotComeIsNamedAndTheStreamsGoOn) { expect_named_and_ended(false); }
 
 }  // namespace
+
+int sum_as_second_rank(const std::string& rendezvous, bool copies) {
+  const at::Device device = kernels::open_device("cuda");
+  World world(two_ranks(copies), as_second_rank(rendezvous), device, [](const std::string&) { std::_Exit(3); });
+  const Summed summed = sum_and_share(world, device);
+  return summed.lent == copies && summed.wrong == 0 && summed.beside ? 0 : 4;
+}
+
+int leave_as_second_rank(const std::string& rendezvous, bool copies) {
+  const at::Device device = kernels::open_device("cuda");
+  Failures failures;
+  World world(two_ranks(copies, kSoon), as_second_rank(rendezvous), device,
+              [&](const std::string& why) { failures.add(why); });
+  const at::Tensor x = ones(device);
+  if (world.groups().zero->lend(x) != copies) return 4;
+  world.groups().zero->reduce_scatter(x, "gradients 2")->wait();
+  kernels::synchronize(device);
+  return failures.wait_for(1).size() == 1 ? 0 : 5;
+}
+
 }  // namespace tritonforge::parallel

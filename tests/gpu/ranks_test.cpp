@@ -4,6 +4,8 @@
 #include <map>
 
 #include "gpu/fixture.h"
+#include "gpu/peer_copies.h"
+#include "gpu/ranks.h"
 #include "kernels/device.h"
 #include "train/pipeline.h"
 #include "train/rank_part.h"
@@ -61,8 +63,8 @@ void expect_shard_of(Trainer& trainer, const model::TensorParallel& at, const mo
   }
 }
 
-Course course_of(TrainConfig config, parallel::World* world, int64_t rank) {
-  config.device = "cuda:" + std::to_string(rank);
+Course course_of(TrainConfig config, parallel::World* world, int64_t gpu) {
+  config.device = "cuda:" + std::to_string(gpu);
   const at::Device device = kernels::open_device(config.device);
   tritonforge::gpu::check_cuda(tritonforge::gpu::open_cuda_library().set_device(device.index()));
   const parallel::Coordinates place = world != nullptr ? world->at() : parallel::Coordinates{};
@@ -159,27 +161,40 @@ TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
   at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
+TrainConfig two_processes(OptimizerState states, bool copies) {
+  TrainConfig config = sample_train_config();
+  config.dtype = "bfloat16";
+  config.lr = 1e-3;
+  config.deterministic = true;
+  config.optimizer_state = states;
+  config.max_tokens_per_micro_batch = 512;
+  config.parallel = {.dp = 2, .peer_copies = copies};
+  return config;
+}
+
 // Two parts of a sum have no order, and each way rounds it once.
 TEST_F(RanksOnGpus, GradientsAndWeightsByTheCopyEnginesChangeNoBit) {
-  if (!two_devices()) GTEST_SKIP() << "one GPU: ranks over NCCL need two";
+  if (!two_devices()) GTEST_SKIP() << "one GPU: ranks need two";
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
   for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr, OptimizerState::kCpu}) {
     const testing::ScopedTrace trace(__FILE__, __LINE__, name_of(states).data());
-    TrainConfig config = sample_train_config();
-    config.dtype = "bfloat16";
-    config.lr = 1e-3;
-    config.deterministic = true;
-    config.optimizer_state = states;
-    config.max_tokens_per_micro_batch = 512;
-    config.parallel = {.dp = 2};
-    const std::vector<Course> copied = courses_of(config);
-    config.parallel.peer_copies = false;
-    const std::vector<Course> sent = courses_of(config);
-    for (size_t rank = 0; rank < copied.size(); ++rank) {
-      EXPECT_EQ(copied[rank].losses, sent[rank].losses);
-      EXPECT_EQ(copied[rank].norms, sent[rank].norms);
-      EXPECT_TRUE(at::equal(copied[rank].all, sent[rank].all));
+    std::vector<Course> ways;
+    for (const bool copies : {true, false}) {
+      parallel::WorldOptions options;
+      options.rendezvous = "127.0.0.1:" + std::to_string(free_port());
+      ChildProcess child(parallel::second_rank(options.rendezvous, {"trains", copies ? parallel::kCopies : "nccl",
+                                                                    std::to_string(static_cast<int>(states))}));
+      const TrainConfig config = two_processes(states, copies);
+      {
+        parallel::World world(config.parallel, options, kernels::open_device("cuda:0"),
+                              [](const std::string& why) { ADD_FAILURE() << why; });
+        ways.push_back(course_of(config, &world, 0));
+      }
+      EXPECT_EQ(child.wait(Deadline::after(60)), 0);
     }
+    EXPECT_EQ(ways[0].losses, ways[1].losses);
+    EXPECT_EQ(ways[0].norms, ways[1].norms);
+    EXPECT_TRUE(at::equal(ways[0].all, ways[1].all));  // those that the other rank has updated among them
   }
   at::globalContext().setDeterministicAlgorithms(false, false);
 }
@@ -207,4 +222,14 @@ TEST_F(RanksOnGpus, StagesWithoutClippingChangeNoBit) {
 }
 
 }  // namespace
+
+int train_as_second_rank(const std::string& rendezvous, bool copies, int states) {
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  const TrainConfig config = two_processes(static_cast<OptimizerState>(states), copies);
+  parallel::World world(config.parallel, parallel::as_second_rank(rendezvous), kernels::open_device("cuda"),
+                        [](const std::string&) { std::_Exit(3); });
+  course_of(config, &world, 0);
+  return 0;
+}
+
 }  // namespace tritonforge::train
