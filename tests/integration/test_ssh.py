@@ -302,9 +302,9 @@ def test_ranks_on_two_hosts_train_as_one_process_does(alone, nodes, tmp_path):
 
 
 def answer_of(address):
-    """The status of an HTTP server without a key; None: it speaks no HTTP."""
+    """The status of an HTTP server without a key; None: it speaks no HTTP, or not soon: the run would be over."""
     try:
-        urllib.request.urlopen(f"http://{address}/", timeout=20)
+        urllib.request.urlopen(f"http://{address}/", timeout=1)
         return 200
     except urllib.error.HTTPError as error:
         return error.code
