@@ -63,6 +63,15 @@ void expect_shard_of(Trainer& trainer, const model::TensorParallel& at, const mo
   }
 }
 
+TrainConfig course_config() {
+  TrainConfig config = sample_train_config();
+  config.dtype = "bfloat16";
+  config.lr = 1e-3;
+  config.deterministic = true;
+  config.max_tokens_per_micro_batch = 512;
+  return config;
+}
+
 Course course_of(TrainConfig config, parallel::World* world, int64_t gpu) {
   config.device = "cuda:" + std::to_string(gpu);
   const at::Device device = kernels::open_device(config.device);
@@ -121,12 +130,8 @@ TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
   std::map<std::string, at::Tensor> of_fp32;  // by axis
   for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr, OptimizerState::kCpu}) {
-    TrainConfig config = sample_train_config();
-    config.dtype = "bfloat16";
-    config.lr = 1e-3;
-    config.deterministic = true;
+    TrainConfig config = course_config();
     config.optimizer_state = states;
-    config.max_tokens_per_micro_batch = 512;
     const Course alone = course_of(config, nullptr, 0);
     EXPECT_LT(alone.losses.back(), 0.98 * alone.losses.front());
     for (const auto& [axis, dims] :
@@ -162,12 +167,8 @@ TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
 }
 
 TrainConfig two_processes(OptimizerState states, bool copies) {
-  TrainConfig config = sample_train_config();
-  config.dtype = "bfloat16";
-  config.lr = 1e-3;
-  config.deterministic = true;
+  TrainConfig config = course_config();
   config.optimizer_state = states;
-  config.max_tokens_per_micro_batch = 512;
   config.parallel = {.dp = 2, .peer_copies = copies};
   return config;
 }
@@ -205,13 +206,9 @@ TEST_F(RanksOnGpus, StagesWithoutClippingChangeNoBit) {
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
   for (const int64_t recompute : {0, 2}) {
     const testing::ScopedTrace trace(__FILE__, __LINE__, recompute);
-    TrainConfig config = sample_train_config();
-    config.dtype = "bfloat16";
-    config.lr = 1e-3;
-    config.deterministic = true;
+    TrainConfig config = course_config();
     config.clip_grad = 0;
     config.recompute_layers = recompute;
-    config.max_tokens_per_micro_batch = 512;
     const Course alone = course_of(config, nullptr, 0);
     config.parallel = {.pp = 2};
     const std::vector<Course> ranks = courses_of(config);

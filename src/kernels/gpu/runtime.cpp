@@ -6,6 +6,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/gpu/internal.h"
 
@@ -93,10 +94,10 @@ int unpin(void* host) { return check(cudaHostUnregister(host), "unpin"); }
 
 // A function that the driver alone has, by its oldest version of these arguments.
 template <typename F>
-int driver_function(const char* name, unsigned version, F& to) {
+int driver_function(const char* name, F& to) {
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found{};
-  if (const int error = check(cudaGetDriverEntryPointByVersion(name, &entry, version, cudaEnableDefault, &found), name))
+  if (const int error = check(cudaGetDriverEntryPointByVersion(name, &entry, 12000, cudaEnableDefault, &found), name))
     return error;
   TF_REQUIRE(found == cudaDriverEntryPointSuccess, "the driver has no %s", name);
   to = reinterpret_cast<F>(entry);
@@ -106,7 +107,7 @@ int driver_function(const char* name, unsigned version, F& to) {
 static_assert(sizeof(IpcHandle::bytes) == sizeof(cudaIpcMemHandle_t));
 int ipc_get(void* pointer, IpcHandle* out) {
   PFN_cuMemGetAddressRange_v3020 range = nullptr;  // where an allocation begins
-  if (const int error = driver_function("cuMemGetAddressRange", 12000, range)) return error;
+  if (const int error = driver_function("cuMemGetAddressRange", range)) return error;
   CUdeviceptr base = 0;
   const auto address = reinterpret_cast<CUdeviceptr>(pointer);
   const CUresult result = range(&base, nullptr, address);
@@ -168,31 +169,24 @@ int copy_beside(void* const* to, const void* const* from, const size_t* bytes, s
   return check(cudaMemcpyBatchAsync(to, from, bytes, count, &attributes, &first, 1, stream), "copy_beside");
 }
 
-// The address under which the GPU has pinned memory.
-int on_device(uint32_t* host, CUdeviceptr* out, const char* what) {
-  void* mapped = nullptr;
-  if (const int error = check(cudaHostGetDevicePointer(&mapped, host, 0), what)) return error;
-  *out = reinterpret_cast<CUdeviceptr>(mapped);
+// Queues an operation of the driver's on a flag in pinned memory. On another GPU's memory newer drivers take neither
+// (github.com/NVIDIA/nccl/issues/2052); on the host's all do.
+using FlagOperation = PFN_cuStreamWriteValue32_v11070;
+static_assert(std::is_same_v<FlagOperation, PFN_cuStreamWaitValue32_v11070>);
+int queue_on_flag(const char* name, uint32_t* flag, uint32_t value, unsigned how, Stream stream) {
+  FlagOperation operation = nullptr;
+  if (const int error = driver_function(name, operation)) return error;
+  void* on_device = nullptr;
+  if (const int error = check(cudaHostGetDevicePointer(&on_device, flag, 0), name)) return error;
+  const CUresult result = operation(stream, reinterpret_cast<CUdeviceptr>(on_device), value, how);
+  TF_REQUIRE(result == CUDA_SUCCESS, "%s: the driver's error %d", name, static_cast<int>(result));
   return 0;
 }
-// On another GPU's memory newer drivers take neither (github.com/NVIDIA/nccl/issues/2052); on the host's all do.
 int stream_tell(uint32_t* flag, uint32_t value, Stream stream) {
-  PFN_cuStreamWriteValue32_v11070 write = nullptr;
-  CUdeviceptr at = 0;
-  if (const int error = driver_function("cuStreamWriteValue32", 12000, write)) return error;
-  if (const int error = on_device(flag, &at, "stream_tell")) return error;
-  const CUresult result = write(stream, at, value, CU_STREAM_WRITE_VALUE_DEFAULT);
-  TF_REQUIRE(result == CUDA_SUCCESS, "stream_tell: the driver's error %d", static_cast<int>(result));
-  return 0;
+  return queue_on_flag("cuStreamWriteValue32", flag, value, CU_STREAM_WRITE_VALUE_DEFAULT, stream);
 }
 int stream_await(uint32_t* flag, uint32_t value, Stream stream) {
-  PFN_cuStreamWaitValue32_v11070 wait = nullptr;
-  CUdeviceptr at = 0;
-  if (const int error = driver_function("cuStreamWaitValue32", 12000, wait)) return error;
-  if (const int error = on_device(flag, &at, "stream_await")) return error;
-  const CUresult result = wait(stream, at, value, CU_STREAM_WAIT_VALUE_GEQ);
-  TF_REQUIRE(result == CUDA_SUCCESS, "stream_await: the driver's error %d", static_cast<int>(result));
-  return 0;
+  return queue_on_flag("cuStreamWaitValue32", flag, value, CU_STREAM_WAIT_VALUE_GEQ, stream);
 }
 
 int range_begin(const char* name) {
