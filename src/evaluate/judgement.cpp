@@ -261,7 +261,15 @@ bool Judgement::take(const FullSize& full) {
   if (!take(full.compiled, full.where + ", ") || !full.failed.empty()) return false;
   if (full.launches == 0 && full.note.empty())
     add_flag(verdict_, Cheat::kNoKernelLaunched, full.where + ", forward launches no " + recorded_->kind);
-  return !verdict_.cheated();
+  if (!full.more_by_torch.empty())
+    add_flag(verdict_, Cheat::kTorchDoesTheWork,
+             fmt::format("{}, forward has torch do {}, which it does not at smaller ones", full.where,
+                         fmt::join(full.more_by_torch, ", ")));
+  if (!full.mismatch.empty()) {
+    verdict_.fault = Fault::kMismatch;
+    add_diagnostics(verdict_, fmt::format("{}: {}", full.where, full.mismatch));
+  }
+  return !verdict_.cheated() && full.mismatch.empty();
 }
 
 void Judgement::accept() {

@@ -96,13 +96,15 @@ struct Measured {
   std::optional<Claimed> claimed;
 };
 
-// The kernels as they are at the problem's own sizes.
+// A call as it is at the problem's own sizes, without data.
 struct FullSize {
   std::string where;                // "at the problem's own size (N = 4096)"
   std::vector<std::string> failed;  // what the compiler's front end refuses
   std::vector<Compiled> compiled;
   size_t launches = 0;
-  std::string note;  // why none of it is known, or what of it is not
+  std::vector<std::string> more_by_torch;  // what torch is asked for there alone
+  std::string mismatch;                    // how its outputs are not the reference's, whatever is in them
+  std::string note;                        // why none of it is known, or what of it is not
 };
 
 class Judgement {

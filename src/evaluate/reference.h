@@ -41,8 +41,8 @@ struct DrawnForms {
 
 struct ReferenceData {
   Json init, tensors, state, sizes;  // the frame that the candidate's "load" is built from
-  // At the problem's own sizes, where they were reduced: {"init", "inputs", "tensors": forms without data}; null where
-  // they cannot be told without their data.
+  // At the problem's own sizes, where they were reduced: {"init", "inputs", "tensors": forms without data, "outputs":
+  // {"value", "tensors"}, null where it is not known}; null where they cannot be told without their data.
   Json full;
   std::vector<std::byte> payload;
   std::vector<std::unique_ptr<ReferenceTrial>> trials;

@@ -26,7 +26,7 @@ class NcclGroup : public Group {
       TF_CHECK(bytes.size() == sizeof id.bytes, "an id of NCCL of {} bytes", bytes.size());
       bytes.copy(id.bytes, sizeof id.bytes);
     }
-    check_cuda(api_.nccl_open(&comm_, &id, static_cast<int>(rank), static_cast<int>(size)));
+    check(api_.nccl_open(&comm_, &id, static_cast<int>(rank), static_cast<int>(size)), "join", "NCCL");
   }
   ~NcclGroup() override {
     if (comm_ != nullptr) api_.nccl_close(comm_);
@@ -108,6 +108,11 @@ class NcclGroup : public Group {
     std::shared_ptr<gpu::GpuEvent> ended_;
   };
 
+  void check(int error, std::string_view operation, std::string_view what) const {
+    if (error == 0) return;
+    fail(error == gpu::kRankGone ? ErrorKind::kUnavailable : ErrorKind::kMachine, "group {}, {} '{}': {}", name(),
+         operation, what, api_.last_error());
+  }
   // The stream and the events below are made on the calling thread's current device.
   static const gpu::CudaApi& on(at::Device device) {
     const gpu::CudaApi& api = gpu::open_cuda_library();
@@ -134,7 +139,7 @@ class NcclGroup : public Group {
   }
   template <typename F>
   PendingPtr queue(std::string_view operation, std::string_view what, const at::Tensor& x, const F& start) {
-    return queue_on(stream_, operation, what, x, [&](gpu::Stream stream) { check_cuda(start(stream)); });
+    return queue_on(stream_, operation, what, x, [&](gpu::Stream stream) { check(start(stream), operation, what); });
   }
   template <typename F>
   PendingPtr queue_on(gpu::Stream stream, std::string_view operation, std::string_view what, const at::Tensor& x,

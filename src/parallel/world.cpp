@@ -49,12 +49,18 @@ World::World(const ParallelDims& dims, const WorldOptions& options, at::Device d
     const GroupPlace place{options.host, *meeting_, recorder_, dims.timeout_s, dims.peer_copies};
     const std::string machine = "ranks-of-" + options.host;
     meeting_->add(machine, 1);
-    host_ = make_gloo_group("all", rank(), size(), kShareUnit, place);
+    // NCCL waits for ever for one that does not come; the watch over what is recorded does not.
+    const auto join = [&](const std::string& name, bool nccl, int64_t rank, int64_t size, int64_t unit) {
+      const uint64_t number = recorder_.begin(name, "join", nccl ? "NCCL" : "Gloo", /*bytes=*/0);
+      auto group = nccl ? make_nccl_group(name, rank, size, unit, device, place)
+                        : make_gloo_group(name, rank, size, unit, place);
+      recorder_.end(number);
+      return group;
+    };
+    host_ = join("all", false, rank(), size(), kShareUnit);
     ranks_here_ = meeting_->add(machine, 0);  // the others were there before the group was
-    const auto group = [&](std::string name, int64_t rank, int64_t size, int64_t unit) -> std::unique_ptr<Group> {
-      if (size == 1) return nullptr;
-      return device.is_cuda() ? make_nccl_group(std::move(name), rank, size, unit, device, place)
-                              : make_gloo_group(std::move(name), rank, size, unit, place);
+    const auto group = [&](const std::string& name, int64_t rank, int64_t size, int64_t unit) {
+      return size == 1 ? nullptr : join(name, device.is_cuda(), rank, size, unit);
     };
     tp_ = group(fmt::format("tp.cp{}.dp{}.pp{}", at_.cp, at_.dp, at_.pp), at_.tp, dims.tp, 1);
     cp_ = group(fmt::format("cp.tp{}.dp{}.pp{}", at_.tp, at_.dp, at_.pp), at_.cp, dims.cp, 1);

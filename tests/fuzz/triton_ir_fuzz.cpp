@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "evaluate/ir/machine.h"
+#include "evaluate/ir/stores.h"
 
 // Any text either is refused with an error of ours, or compiles to a program that runs within its buffers.
 int fuzz_one(const uint8_t* data, size_t size) {
@@ -13,8 +14,10 @@ int fuzz_one(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   ir::without_locations(text);
   try {
-    const ir::Program program = ir::compile(
-        ir::parse(text, {.bytes = 1 << 16, .operations = 500, .depth = 16, .block_elements = 1 << 10, .rank = 6}));
+    const ir::Module module = ir::parse(
+        text, {.bytes = 1 << 16, .operations = 500, .depth = 16, .block_elements = 1 << 10, .rank = 6});
+    if (ir::most_stored(module).value_or(0) < 0) return 1;
+    const ir::Program program = ir::compile(module);
     std::vector<std::vector<std::byte>> storage(program.parameters.size(), std::vector<std::byte>(4096));
     ir::Memory memory;
     std::vector<ir::Argument> arguments;

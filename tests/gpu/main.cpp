@@ -26,7 +26,7 @@ void say_where(int signal) {
 }  // namespace
 
 // gpu_tests trainer PORT, gpu_tests engine PORT: the other processes of weights_test.cpp; rank HOST:PORT
-// sums|leaves|trains...: that of peer_copies_test.cpp and ranks_test.cpp.
+// sums|leaves|joins|trains...: that of peer_copies_test.cpp, joining_test.cpp and ranks_test.cpp.
 int main(int argc, char** argv) {
   using namespace tritonforge;
   if (argc == 3 && std::string(argv[1]) == "trainer") {
@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
     const bool copies = std::string(argv[4]) == parallel::kCopies;
     if (work == "sums") return parallel::sum_as_second_rank(address, copies);
     if (work == "leaves") return parallel::leave_as_second_rank(address, copies);
+    if (work == "joins") return parallel::join_as_first_rank(address);
     return train::train_as_second_rank(address, copies, std::stoi(argv[5]));
   }
   // The references are many small operations: beside other work a team of all cores waits for its last one.

@@ -153,6 +153,15 @@ class Forms(Encoder):
         return {"dtype": dtype, "shape": list(value.shape), "order": order, "bytes": 0}, b""
 
 
+def forms_of(value):
+    """{"value", "tensors"}; None of what no frame holds."""
+    forms = Forms()
+    try:
+        return {"value": forms.value(by_key(value)), "tensors": forms.tensors}
+    except Unsupported:
+        return None
+
+
 class Sampled(Encoder):
     """Flat, and of a tensor of more elements those at the fractions of 2^32 alone, in logical order."""
 

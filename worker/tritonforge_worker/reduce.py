@@ -9,6 +9,7 @@ import collections
 import math
 import operator
 import sys
+import typing
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -16,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tritonforge_worker import cuda_on_cpu
 from tritonforge_worker.modules import run_source, set_seed, tensors_in
-from tritonforge_worker.protocol import Encoder, Forms
+from tritonforge_worker.protocol import Encoder, Forms, forms_of
 
 
 class OnMeta(cuda_on_cpu.CudaOnCpu):
@@ -167,10 +168,17 @@ def half(size):
     return size // 2 | (size & 1 if size >= LARGE else 0)
 
 
+class Cost(typing.NamedTuple):
+    """Of one forward."""
+
+    spent: tuple  # (elements of inputs, weights and outputs, floating-point operations)
+    made: dict  # Shapes.made
+    outputs: dict | None  # forms_of() what it returns
+
+
 def cost(source, folder, budget):
-    """((elements of inputs, weights and outputs, floating-point operations), Shapes.made) of one forward. Of a
-    recurrence whose inputs and weights alone are more than the budget ((those, infinity), {}): nobody waits for its
-    many steps to be counted."""
+    """Of a recurrence whose inputs and weights alone are more than the budget Cost((those, infinity), {}, None): nobody
+    waits for its many steps to be counted."""
     with OnMeta():
         module = run_source(source, "sizing", folder)
         set_seed(0)
@@ -180,25 +188,25 @@ def cost(source, folder, budget):
         model = module.Model(*init)
         elements += sum(t.numel() for t in model.state_dict().values())
         if elements > 1 << 40:
-            return (elements, 0), {}
+            return Cost((elements, 0), {}, None)
         if elements > budget["elements"] and any(isinstance(m, torch.nn.RNNBase) for m in model.modules()):
-            return (elements, math.inf), {}
+            return Cost((elements, math.inf), {}, None)
         with torch.no_grad(), Shapes(module.__file__) as shapes, FlopCounterMode(display=False) as counter:
             outputs = model(*[x.to("meta") if isinstance(x, torch.Tensor) else x for x in inputs])
         elements += sum(t.numel() for t in tensors_in(outputs))
-    return (elements, counter.get_total_flops()), shapes.made
+        return Cost((elements, counter.get_total_flops()), shapes.made, forms_of(outputs))
 
 
 def reduced(source, budget, folder):
-    """(source, {name: [old, new]}) within the budget {"elements", "flops"}, or as near as halving takes it: where
-    weights alone are more, images of a pixel would make them no fewer."""
+    """(source, {name: [old, new]}, the outputs' forms as it stands) within the budget {"elements", "flops"}, or as near
+    as halving takes it: where weights alone are more, images of a pixel would make them no fewer."""
     found = constants(ast.parse(source))
     if not found:
-        return source, {}
+        return source, {}, None
     try:
-        now, whole = cost(source, folder, budget)
+        now, whole, outputs = cost(source, folder, budget)
     except BaseException:
-        return source, {}  # what cannot be sized is run as it is; its real fault shows there
+        return source, {}, None  # what cannot be sized is run as it is; its real fault shows there
 
     limits = budget["elements"], budget["flops"]
     sizes = {name: [value, value] for name, (value, _) in found.items()}
@@ -208,7 +216,7 @@ def reduced(source, budget, folder):
         hardly cheaper."""
         trial = {n: [old, half(new) if n in names else new] for n, (old, new) in sizes.items()}
         try:
-            then, made = cost(rewritten(source, trial), folder, budget)
+            then, made, _ = cost(rewritten(source, trial), folder, budget)
         except BaseException:
             return None
         helps = any(was > limit and is_ <= was * 7 / 8 for was, is_, limit in zip(now, then, limits))
@@ -254,12 +262,12 @@ def reduced(source, budget, folder):
                     continue
             sizes, now, _ = step
     changed = {n: v for n, v in sizes.items() if v[0] != v[1]}
-    return rewritten(source, changed), changed
+    return rewritten(source, changed), changed, outputs
 
 
-def forms(source, folder):
-    """{"init", "inputs", "tensors"}: init arguments, and inputs without their data, at the sizes as they are written.
-    None where that cannot be told on the meta device."""
+def forms(source, folder, outputs):
+    """{"init", "inputs", "tensors", "outputs"}: init arguments, inputs without their data, and the given outputs, at
+    the sizes as they are written. None where that cannot be told on the meta device."""
     init, inputs = Encoder(), Forms()
     try:
         with OnMeta():
@@ -270,6 +278,7 @@ def forms(source, folder):
                 "init": init.value(list(arguments)),
                 "inputs": inputs.value(list(module.get_inputs())),
                 "tensors": inputs.tensors,
+                "outputs": outputs,
             }
     except BaseException:  # an init argument with data among them
         return None

@@ -76,8 +76,8 @@ class Reference:
         """The source within the budget, its sizes, and its forms as it stands; a problem is loaded more than once."""
         key = budget["elements"], budget["flops"]
         if key not in self.reduced:
-            smaller, sizes = reduce.reduced(source, budget, self.folder)
-            self.reduced[key] = smaller, sizes, reduce.forms(source, self.folder) if sizes else None
+            smaller, sizes, outputs = reduce.reduced(source, budget, self.folder)
+            self.reduced[key] = smaller, sizes, reduce.forms(source, self.folder, outputs) if sizes else None
         return self.reduced[key]
 
     def make_model(self, init, seed, spread):

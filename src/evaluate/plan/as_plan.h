@@ -64,6 +64,16 @@ void as_native(std::optional<Ended>& ended, Part part) {
   }
 }
 
+// U's answer to a call that it was to record.
+inline void check_recorded(const Frame& frame) {
+  if (frame.header.contains("not_a_plan") && frame.header["not_a_plan"].is_string()) {
+    NotAPlan why{.reason = clipped(frame.header["not_a_plan"].get<std::string>(), 300), .stage = Stage::kImported};
+    if (frame.header.contains("failed")) why.ended = failure_of(frame);
+    throw why;
+  }
+  if (!frame.header.contains("plan")) throw NotAPlan{"recording sent no plan"};
+}
+
 // P's answer to a plan that it was handed. Throws NotAPlan where it refuses it.
 inline void check_taken(const Frame& answer) {
   if (answer.header.contains("failed")) throw NotAPlan{clipped(answer.header["failed"].value("text", ""), 300)};

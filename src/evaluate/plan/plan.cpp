@@ -266,6 +266,20 @@ void take_tunings(const Json& json, const PlanLimits& limits, Plan& plan) {
   }
 }
 
+// How many programs a launch has.
+int64_t take_grid(const Json& item, const PlanLimits& limits, const std::string& where, PlanStep& step) {
+  const auto grid = sizes_of(item.at("grid"), "grid");
+  if (grid.size() != 3) wrong("{}: a grid of {} sizes", where, grid.size());
+  int64_t programs = 1;
+  for (size_t d = 0; d < 3; ++d) {
+    step.grid[d] = grid[d];
+    if (grid[d] > limits.programs || programs > limits.programs / std::max<int64_t>(1, grid[d]))
+      wrong("{}: more than {} programs", where, limits.programs);
+    programs *= grid[d];
+  }
+  return programs;
+}
+
 // Which configuration a step is of.
 void take_place(const Json& item, const Plan& plan, PlanStep& step) {
   if (!item.contains("of")) return;
@@ -323,16 +337,8 @@ Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLim
       step.kernel = index_of(item["launch"], plan.kernels.size(), "kernel");
       const std::string where = fmt::format("step {} (kernel {})", plan.steps.size(),
                                             plan.kernels[static_cast<size_t>(step.kernel)].name);
-      const auto grid = sizes_of(item.at("grid"), "grid");
-      if (grid.size() != 3) wrong("{}: a grid of {} sizes", where, grid.size());
-      int64_t of_launch = 1;
-      for (size_t d = 0; d < 3; ++d) {
-        step.grid[d] = grid[d];
-        if (grid[d] > limits.programs || of_launch > limits.programs / std::max<int64_t>(1, grid[d]))
-          wrong("{}: more than {} programs", where, limits.programs);
-        of_launch *= grid[d];
-      }
-      if ((programs[owner] += of_launch) > limits.programs) wrong("{}: more than {} programs", where, limits.programs);
+      programs[owner] += take_grid(item, limits, where, step);
+      if (programs[owner] > limits.programs) wrong("{}: more than {} programs", where, limits.programs);
       if (!item.at("args").is_array() || item["args"].size() > 1024) wrong("{}: its arguments are no list", where);
       for (const auto& argument : item["args"]) {
         step.bindings.push_back(binding_of(argument, count));
@@ -507,6 +513,7 @@ Plan parse_kernels(const Json& json, std::span<const std::byte> payload, const P
     for (const auto& item : list_of(json, "launches", limits.steps)) {
       PlanStep step{.kernel = index_of(item.at("launch"), plan.kernels.size(), "kernel")};
       take_place(item, plan, step);
+      take_grid(item, limits, fmt::format("launch {}", plan.steps.size()), step);
       plan.steps.push_back(std::move(step));
     }
     return plan;

@@ -116,9 +116,10 @@ inline bool is_done(const PlanStep& step, const Choice& choice) {
 std::vector<PlanStep> chosen_steps(const std::vector<PlanStep>& steps, const std::vector<PlanTuning>& tunings,
                                    const Choice& choice);
 
-// Only its kernels and texts, to be compiled, and which steps launch them ("launches": [{"launch", "of"}]). Throws
-// kUsage.
-Plan parse_kernels(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits = {});
+// Only its kernels and texts, to be compiled, and which steps launch them ("launches": [{"launch", "grid", "of"}]).
+// Throws kUsage.
+Plan parse_kernels(const Json& json, std::span<const std::byte> payload,
+                   const PlanLimits& limits = PlanLimits::on_gpu());
 
 // Its dimensions from the outermost in memory to the innermost, where it is dense; else those of a copy, row by row.
 std::vector<int64_t> memory_order(const std::vector<int64_t>& shape, const std::vector<int64_t>& stride);

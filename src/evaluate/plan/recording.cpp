@@ -42,15 +42,6 @@ Numbers numbers_of(const ReferenceData& reference) {
   return numbers;
 }
 
-void check_recorded(const Frame& frame) {
-  if (frame.header.contains("not_a_plan") && frame.header["not_a_plan"].is_string()) {
-    NotAPlan why{.reason = clipped(frame.header["not_a_plan"].get<std::string>(), 300), .stage = Stage::kImported};
-    if (frame.header.contains("failed")) why.ended = failure_of(frame);
-    throw why;
-  }
-  if (!frame.header.contains("plan")) throw NotAPlan{"recording sent no plan"};
-}
-
 }  // namespace
 
 std::optional<Conversation> PlanRunner::load_candidate(const Json& how, std::span<const std::byte> init_tensors,
@@ -140,43 +131,6 @@ void PlanRunner::take_failure(const Frame& frame, const Ended& ended, Loaded& lo
   for (const PlanStep& step : plan.steps)
     loaded.ended->kernels.push_back(plan.kernels[static_cast<size_t>(step.kernel)].name);
   for (Compiled& one : compile(plan)) loaded.compiled.push_back(std::move(one));
-}
-
-// What is right at the sizes that are replayed shall compile at the problem's own. The launches there are the
-// candidate's word, and so can only lower its reward.
-std::optional<FullSize> PlanRunner::full_size() {
-  if (context_.reference.full.is_null()) return std::nullopt;
-  FullSize full;
-  try {
-    std::optional<Ended> ended;
-    as_plan(ended, [&] { read_full_size(full); });
-    if (ended) full.note = "not compiled: " + ended->text;
-  } catch (const NotAPlan& why) {
-    full.note = "not compiled: " + why.reason;
-  }
-  return full;
-}
-
-void PlanRunner::read_full_size(FullSize& full) {
-  std::vector<std::string> sizes;
-  for (const auto& [name, change] : context_.reference.sizes.items())
-    sizes.push_back(fmt::format("{} = {}", name, change.at(0).dump()));
-  full.where = fmt::format("at the problem's own size ({})", fmt::join(sizes, ", "));
-  const Json& call = context_.reference.full;
-  Loaded ignored;
-  auto candidate = load_candidate(
-      {{"init", call.at("init")}, {"tensors", Json::array()}, {"sizes", Json::object()}, {"meta", true}}, {}, ignored);
-  if (!candidate) throw NotAPlan{ignored.ended->text};
-  candidate->send({{"op", "kernels"}, {"inputs", call.at("inputs")}, {"tensors", call.at("tensors")}}, {}, "recording");
-  const Frame frame = candidate->receive("recording", kMaxPlanBytes);
-  check_recorded(frame);
-  const Json& plan = frame.header.at("plan");
-  full.failed = strings_of(plan, "failed");
-  if (!full.failed.empty()) return;
-  const Plan kernels = parse_kernels(plan, frame.payload);
-  full.launches = kernels.steps.size();
-  full.compiled = compile(kernels);
-  full.note = Tunings(kernels, targets_, device_, full.compiled).left_out();
 }
 
 }  // namespace tritonforge::evaluate

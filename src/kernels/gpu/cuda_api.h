@@ -28,6 +28,7 @@ namespace tritonforge::gpu {
 
 constexpr int kCudaAbi = 17;     // raised whenever the table or one of its structs changes
 constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
+constexpr int kRankGone = 1006;  // NCCL's: a connection to another rank broke
 constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
 constexpr int kPrefixColumns = 32;

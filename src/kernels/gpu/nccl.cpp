@@ -58,6 +58,7 @@ const Nccl* nccl() {
   return loaded;
 }
 
+static_assert(kRankGone == 1000 + ncclRemoteError);
 int check_nccl(ncclResult_t result, const char* what) {
   return result == ncclSuccess ? 0 : set_error(1000 + result, "%s: %s", what, nccl()->get_error_string(result));
 }

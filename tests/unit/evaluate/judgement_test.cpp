@@ -379,6 +379,27 @@ TEST_F(JudgementTest, WithoutALaunchAtTheProblemsOwnSizeItIsACheat) {
   EXPECT_FALSE(judged({.where = "at its size", .note = "not compiled: a number of the inputs is asked for"}));
 }
 
+TEST_F(JudgementTest, WhatItDoesOtherwiseAtTheProblemsOwnSizeEndsIt) {
+  const auto judged = [&](FullSize full) {
+    full.where = "at its size";
+    full.launches = 1;
+    Judgement judgement = begin(EvaluationMode::kPlan);
+    EXPECT_TRUE(judgement.take(recorded()));
+    EXPECT_TRUE(judgement.take(replayed(1), 0));
+    EXPECT_FALSE(judgement.take(full));
+    EXPECT_FALSE(judgement.verdict().correct);
+    EXPECT_THROW(judgement.accept(), std::exception);
+    return judgement.verdict();
+  };
+  const Verdict other = judged({.mismatch = "output 0 has shape [1]"});
+  EXPECT_EQ(other.fault, Fault::kMismatch);
+  EXPECT_EQ(other.diagnostics, "at its size: output 0 has shape [1]");
+  const Verdict wrapper = judged({.more_by_torch = {"aten::relu"}});
+  ASSERT_EQ(wrapper.flags.size(), 1u);
+  EXPECT_EQ(wrapper.flags[0].kind, Cheat::kTorchDoesTheWork);
+  EXPECT_NE(wrapper.flags[0].evidence.find("aten::relu"), std::string::npos);
+}
+
 // Whatever the candidate's process claims beside its outputs: the best that it can say is that it launched kernels and
 // that nothing is amiss, and all else ends the judgement. Of wrong outputs no claim makes right ones.
 TEST_F(JudgementTest, AClaimMayOnlyLower) {

@@ -166,13 +166,19 @@ TEST(Plan, ProgramsAreThoseOfTheLargestConfiguration) {
 TEST(Plan, KernelsAloneSayWhichConfigurationLaunchesThem) {
   const std::string payload = "text";
   Json json = tuned_plan();
-  json["launches"] = Json::parse(R"([{"launch": 0, "of": [0, 1]}, {"launch": 1}])");
+  json["launches"] = Json::parse(
+      R"([{"launch": 0, "grid": [4, 5, 1], "of": [0, 1]}, {"launch": 1, "grid": [1, 1, 1]}])");
   const Plan plan = parse_kernels(json, std::as_bytes(std::span(payload)));
   ASSERT_EQ(plan.steps.size(), 2u);
   EXPECT_EQ(plan.steps[0].tuning, 0);
   EXPECT_EQ(plan.steps[1].tuning, -1);
-  json["launches"][0]["launch"] = 2;
-  EXPECT_THROW(parse_kernels(json, std::as_bytes(std::span(payload))), Error);
+  EXPECT_EQ(plan.steps[0].grid, (std::array<int64_t, 3>{4, 5, 1}));
+  for (const char* wrong :
+       {R"({"launch": 2, "grid": [1, 1, 1]})", R"({"launch": 0, "grid": [1, 1]})",
+        R"({"launch": 0, "grid": [-1, 1, 1]})", R"({"launch": 0, "grid": [4294967296, 64, 1]})", R"({"launch": 0})"}) {
+    json["launches"][0] = Json::parse(wrong);
+    EXPECT_THROW(parse_kernels(json, std::as_bytes(std::span(payload))), Error) << wrong;
+  }
 }
 
 TEST(Plan, InPlaceFormsAreAllowedWithTheirOperation) {

@@ -22,7 +22,7 @@ from tritonforge_worker.plan.tensors import (
     flat_tensors,
     pinned,
 )
-from tritonforge_worker.protocol import by_key, tensor_bytes
+from tritonforge_worker.protocol import by_key, forms_of, tensor_bytes
 from tritonforge_worker.reduce import FACTORIES
 from tritonforge_worker.targets import REPLAYED
 from tritonforge_worker.weights import matched, state_of
@@ -297,16 +297,38 @@ def inputs(make):
 
 
 def kernels(model, tree, described, decode, path, targets, launches):
-    """The kernels and which steps launch them, of a module without data, and what the compiler's front end says of
-    those that it refuses."""
+    """The kernels and which steps launch them, of a module without data, what it returns and has torch do, and what the
+    compiler's front end says of those that it refuses."""
     known = {name: {"shape": list(tensor.shape)} for name, tensor in state_of(model).items()}
     forward = Forward(model, known, tree, described, decode, path, targets, launches, {})
     try:
-        forward.run()
+        outputs = forward.run()
     except BaseException:
         if not forward.launches.failed:
             raise
-    return kernels_of(forward)
+        return kernels_of(forward)
+    plan, texts = kernels_of(forward)
+    plan["aten"] = sorted({step["aten"] for step in forward.recording.steps if "aten" in step})
+    plan["outputs"] = forms_of(outputs)
+    plan["filled"] = [filled(forward.recording, tensor) for tensor in flat_tensors(by_key(outputs))]
+    return plan, texts
+
+
+def filled(recording, tensor):
+    """What a tensor's memory is filled by: {"bytes": that it shows, "launches": those that are given it, by their
+    number, "others": aten calls that make it, and where it comes from else}."""
+    places = (size for size, stride in zip(tensor.shape, tensor.stride()) if stride != 0)
+    memory = tensor._meta.untyped_storage()._cdata
+    own = {number for number, storage in enumerate(recording.memory) if storage._cdata == memory}
+    launched = [step for step in recording.steps if "launch" in step]
+    return {
+        "bytes": math.prod(places) * tensor.element_size(),
+        "launches": [k for k, step in enumerate(launched) if any(a.get("t") in own for a in step["args"])],
+        "others": sorted(
+            {step["aten"] for step in recording.steps if "aten" in step and own & set(step["out"])}
+            | {key for number in own for key in recording.values[number] if key in ("input", "weight", "constant")}
+        ),
+    }
 
 
 def kernels_of(forward):
@@ -317,7 +339,9 @@ def kernels_of(forward):
         "kernels": launches.kernels,
         "texts": [len(t) for t in launches.texts],
         "tunings": list(launches.tunings),
-        "launches": [{k: step[k] for k in ("launch", "of") if k in step} for step in recorded if "launch" in step],
+        "launches": [
+            {k: step[k] for k in ("launch", "grid", "of") if k in step} for step in recorded if "launch" in step
+        ],
         "failed": failed,
     }
     return plan, launches.texts

@@ -66,6 +66,7 @@ class Recording:
         self.by_tensor, self.constant_bytes, self.bases = {}, 0, 0
         self.numbers = {}  # of storages: what is known of a weight of one element, and of what is made of it
         self.alive, self.of = [], None
+        self.memory = []  # of each value; kept, so that no other gets its place
 
     def value(self, meta, source=None):
         """A number for a new tensor; `source` says where it comes from, where no step makes it."""
@@ -76,6 +77,7 @@ class Recording:
         self.values.append(
             {"dtype": DTYPES[meta.dtype], "shape": list(meta.shape), "stride": list(meta.stride()), **(source or {})}
         )
+        self.memory.append(meta.untyped_storage())
         return len(self.values) - 1
 
     def check(self, name, kwargs):

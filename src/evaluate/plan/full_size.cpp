@@ -1,0 +1,104 @@
+// The part of PlanRunner that looks at a call at the problem's own sizes where only smaller ones are replayed. It is
+// recorded without data: its kernels are compiled, and what it makes is held against what the reference does there. All
+// of it is the candidate's word, and so can only lower its reward.
+#include "evaluate/ir/stores.h"
+#include "evaluate/plan/as_plan.h"
+#include "evaluate/plan/runner.h"
+#include "evaluate/reference.h"
+
+namespace tritonforge::evaluate {
+namespace {
+
+// At most so many bytes these launches store; nullopt where that depends on data.
+std::optional<double> most_stored(const Plan& kernels, const Json& launches) {
+  const Choice choice = recorders_choice(kernels);
+  double bytes = 0;
+  for (const Json& number : launches) {
+    const PlanStep& step = kernels.steps.at(number.get<size_t>());
+    if (!is_done(step, choice)) continue;
+    const PlanKernel& kernel = kernels.kernels[static_cast<size_t>(step.kernel)];
+    if (kernel.ir.empty()) return std::nullopt;
+    const auto one = ir::most_stored(ir::parse(kernels.texts[static_cast<size_t>(kernel.ir.begin()->second)]));
+    if (!one) return std::nullopt;
+    double programs = 1;
+    for (const int64_t count : step.grid) programs *= static_cast<double>(count);
+    bytes += programs * static_cast<double>(*one);
+  }
+  return bytes;
+}
+
+// How the outputs differ in form from the reference's, "" where they do not.
+std::string differs_in_form(const Json& outputs, const Json& expected) {
+  if (shape_of_tree(outputs.at("value")) != shape_of_tree(expected.at("value")))
+    return "forward returns something else than Model does";
+  for (size_t i = 0; i < expected.at("tensors").size(); ++i) {
+    for (const char* what : {"shape", "dtype"}) {
+      const Json &is = outputs.at("tensors").at(i).at(what), &wanted = expected.at("tensors").at(i).at(what);
+      if (is != wanted) return fmt::format("output {} has {} {}, expected {}", i, what, is.dump(), wanted.dump());
+    }
+  }
+  return "";
+}
+
+// Memory that launches alone fill has to be filled: "" where it may be.
+std::string leaves_empty(const Json& filled, const Plan& kernels) {
+  for (size_t i = 0; i < filled.size(); ++i) {
+    const Json& others = filled[i].at("others");
+    if (!std::ranges::all_of(others, [](const Json& name) { return is_free(name.get_ref<const std::string&>()); }))
+      continue;
+    const auto stored = most_stored(kernels, filled[i].at("launches"));
+    const auto bytes = filled[i].at("bytes").get<double>();
+    if (stored && *stored < bytes)
+      return fmt::format("the launches store at most {:.0f} of the {:.0f} bytes of output {}", *stored, bytes, i);
+  }
+  return "";
+}
+
+}  // namespace
+
+// What is right at the sizes that are replayed shall compile at the problem's own.
+std::optional<FullSize> PlanRunner::full_size() {
+  if (context_.reference.full.is_null()) return std::nullopt;
+  FullSize full;
+  try {
+    std::optional<Ended> ended;
+    as_plan(ended, [&] { read_full_size(full); });
+    if (ended) full.note = "not compiled: " + ended->text;
+  } catch (const NotAPlan& why) {
+    full.note = "not compiled: " + why.reason;
+  }
+  return full;
+}
+
+void PlanRunner::read_full_size(FullSize& full) {
+  std::vector<std::string> sizes;
+  for (const auto& [name, change] : context_.reference.sizes.items())
+    sizes.push_back(fmt::format("{} = {}", name, change.at(0).dump()));
+  full.where = fmt::format("at the problem's own size ({})", fmt::join(sizes, ", "));
+  const Json& call = context_.reference.full;
+  Loaded ignored;
+  auto candidate = load_candidate(
+      {{"init", call.at("init")}, {"tensors", Json::array()}, {"sizes", Json::object()}, {"meta", true}}, {}, ignored);
+  if (!candidate) throw NotAPlan{ignored.ended->text};
+  candidate->send({{"op", "kernels"}, {"inputs", call.at("inputs")}, {"tensors", call.at("tensors")}}, {}, "recording");
+  const Frame frame = candidate->receive("recording", kMaxPlanBytes);
+  check_recorded(frame);
+  const Json& plan = frame.header.at("plan");
+  full.failed = strings_of(plan, "failed");
+  if (!full.failed.empty()) return;
+  const Plan kernels = parse_kernels(plan, frame.payload);
+  full.launches = kernels.steps.size();
+  full.compiled = compile(kernels);
+  full.note = Tunings(kernels, targets_, device_, full.compiled).left_out();
+  std::set<std::string> by_torch;
+  for (const PlanStep& step : every_step_) by_torch.insert(step.name);
+  for (const std::string& name : strings_of(plan, "aten")) {
+    if (!is_free(name) && !only_moves(name) && !by_torch.contains(name))
+      full.more_by_torch.push_back(clipped(name, 60));
+  }
+  if (const Json& expected = call.at("outputs"); !expected.is_null())
+    full.mismatch = differs_in_form(plan.at("outputs"), expected);
+  if (full.mismatch.empty() && runs_ == Runs::kInterpreted) full.mismatch = leaves_empty(plan.at("filled"), kernels);
+}
+
+}  // namespace tritonforge::evaluate

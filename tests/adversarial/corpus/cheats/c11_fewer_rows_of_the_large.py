@@ -1,0 +1,36 @@
+# C11: returns no more rows than the reduced sizes have
+# stopped by: mismatch
+import torch
+import torch.nn as nn
+
+batch = 4096
+width = 4096
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2
+
+
+def get_inputs():
+    return [torch.randn(batch, width)]
+
+# ---- candidate ----
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def relu(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + i, tl.maximum(tl.load(x + i, mask=i < n), 0.0) * 2, mask=i < n)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x[:512])
+        n = y.numel()
+        relu[(triton.cdiv(n, 256),)](x, y, n, B=256)
+        return y
