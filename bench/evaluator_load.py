@@ -56,9 +56,10 @@ def processor_seconds(root):
 
 
 class Side:
-    def __init__(self, root, mode):
+    def __init__(self, root, options):
         evaluator_server.ROOT, evaluator_server.BINARY = root, os.path.join(root, "build", "tritonforge")
-        self.server, self.made = Evaluator("--mode", mode, "--workers", str(CORES), "--max-queue", "1024"), 0
+        flags = ["--mode", options.mode, "--device", options.device, "--workers", str(CORES), "--max-queue", "1024"]
+        self.server, self.made = Evaluator(*flags), 0
         self.rates, self.processor_ms = [], []
         self.judge()
 
@@ -89,14 +90,15 @@ def quantiles(times, scale=1):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mode", default="plan")
+    parser.add_argument("--device", default="cpu", help="a GPU's verdicts are timed, too")
     parser.add_argument("--other", help="root of another build")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--count", type=int, default=40, help="evaluations a round")
     parser.add_argument("--clients", type=int, default=64, help="at once, in the last round; 0: no such round")
     options = parser.parse_args()
-    sides = {"this": Side(ROOT, options.mode)}
+    sides = {"this": Side(ROOT, options)}
     if options.other:
-        sides["other"] = Side(os.path.abspath(options.other), options.mode)
+        sides["other"] = Side(os.path.abspath(options.other), options)
     for _ in range(options.rounds):
         for side in sides.values():
             side.round(options.count, CORES)
