@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <numeric>
 
 #include "base/process.h"
@@ -115,7 +116,13 @@ TEST_F(PeerCopiesOnGpus, RanksThatAreThreadsOfOneProcessGoByNccl) {
       nullptr, {}, gpu);
 }
 
-void expect_named_and_ended(bool copies) {
+// The second rank comes to one sum and to no more. It is there and says so, or is killed.
+enum class End { kDoesNotCome, kKilled };
+
+void expect_named_and_ended(bool copies, End end) {
+  const bool killed = end == End::kKilled;
+  ParallelDims dims = two_ranks(copies, killed ? 60 : kSoon);
+  dims.lost_after_s = kSoon / 2;
   Failures failures;
   WorldOptions options;
   options.beat_s = 0.05;
@@ -123,18 +130,20 @@ void expect_named_and_ended(bool copies) {
   ChildProcess child(second_rank(options.rendezvous, {"leaves", copies ? kCopies : "nccl"}));
   const at::Device device = kernels::open_device("cuda:0");
   {
-    World world(two_ranks(copies, kSoon), options, device, [&](const std::string& why) { failures.add(why); });
+    World world(dims, options, device, [&](const std::string& why) { failures.add(why); });
     const at::Tensor x = ones(device);
     Group& group = *world.groups().zero;
     EXPECT_EQ(group.lend(x), copies);
     group.reduce_scatter(x, "gradients 2")->wait();  // both are there
     kernels::synchronize(device);
+    if (killed) child.signal(SIGKILL);
     world.recorder().at("step 7");
     group.reduce_scatter(x, "gradients 1")->wait();
     group.all_gather(x, "weights 1")->wait();
     EXPECT_THAT(failures.wait_for(1),
-                ElementsAre(AllOf(HasSubstr("rank 0: a collective does not end"), HasSubstr("step 7, reduce_scatter"),
-                                  HasSubstr("'gradients 1' of zero"), HasSubstr("rank 1 was at"))));
+                ElementsAre(AllOf(HasSubstr(killed ? "rank 1: it " : "rank 0: a collective does not end"),
+                                  HasSubstr("step 7, reduce_scatter"), HasSubstr("'gradients 1' of zero"),
+                                  HasSubstr("rank 1 was at"))));
   }
   // What was queued behind it has been let go.
   gpu::GpuEvent reached;
@@ -142,11 +151,19 @@ void expect_named_and_ended(bool copies) {
   const Deadline deadline = Deadline::after(30);
   while (!reached.done() && !deadline.expired()) std::this_thread::yield();
   EXPECT_TRUE(reached.done());
-  EXPECT_EQ(child.wait(Deadline::after(60)), 0);
+  EXPECT_EQ(child.wait(Deadline::after(60)), killed ? 128 + SIGKILL : 0);
 }
 
-TEST_F(PeerCopiesOnGpus, ARankThatDoesNotComeIsNamedAndTheStreamsGoOn) { expect_named_and_ended(true); }
-TEST_F(PeerCopiesOnGpus, WithoutThemARankThatDoesNotComeIsNamedAndTheStreamsGoOn) { expect_named_and_ended(false); }
+TEST_F(PeerCopiesOnGpus, ARankThatDoesNotComeIsNamedAndTheStreamsGoOn) {
+  expect_named_and_ended(true, End::kDoesNotCome);
+}
+TEST_F(PeerCopiesOnGpus, WithoutThemARankThatDoesNotComeIsNamedAndTheStreamsGoOn) {
+  expect_named_and_ended(false, End::kDoesNotCome);
+}
+TEST_F(PeerCopiesOnGpus, ARankThatIsKilledIsNamedAndTheStreamsGoOn) { expect_named_and_ended(true, End::kKilled); }
+TEST_F(PeerCopiesOnGpus, WithoutThemARankThatIsKilledIsNamedAndTheStreamsGoOn) {
+  expect_named_and_ended(false, End::kKilled);
+}
 
 }  // namespace
 

@@ -21,6 +21,7 @@ class RanksOnGpus : public tritonforge::gpu::GpuTest {};
 
 struct Course {
   std::vector<double> losses, norms;
+  std::vector<StepMetrics> steps;
   at::Tensor all, replicas;  // weights of this rank, and of them what every rank has; on the CPU
   at::Tensor whole;          // of the first of a pipeline's: the model's, put together
 };
@@ -72,7 +73,29 @@ TrainConfig course_config() {
   return config;
 }
 
-Course course_of(TrainConfig config, parallel::World* world, int64_t gpu) {
+// Of policy gradients as the CPU's test has them: a reference, clipped ratios of the second update, an entropy bonus.
+TrainConfig rl_config(Objective objective) {
+  TrainConfig config = course_config();
+  config.lr = 1e-4;
+  config.optimizer_steps_per_batch = 2;
+  config.loss.objective = objective;
+  config.loss.kl_coef = 0.05;
+  config.loss.entropy_coef = 0.01;
+  return config;
+}
+
+// Groups of samples of a prompt, which begin alike. The sampler's log-probs are near the random model's.
+std::vector<TrainSequence> sequences_of(StepKind kind, uint64_t seed) {
+  if (kind == StepKind::kSft) return sample_sequences(40, seed);
+  std::vector<TrainSequence> sequences = sample_groups(5, 8, 40, seed);
+  for (TrainSequence& sequence : sequences) {
+    for (size_t t = 0; t < sequence.tokens.size(); ++t)
+      if (sequence.loss_mask[t] != 0) sequence.old_log_probs[t] -= 5;
+  }
+  return sequences;
+}
+
+Course course_of(TrainConfig config, StepKind kind, parallel::World* world, int64_t gpu) {
   config.device = "cuda:" + std::to_string(gpu);
   const at::Device device = kernels::open_device(config.device);
   tritonforge::gpu::check_cuda(tritonforge::gpu::open_cuda_library().set_device(device.index()));
@@ -80,15 +103,20 @@ Course course_of(TrainConfig config, parallel::World* world, int64_t gpu) {
   const model::TensorParallel at{place.tp, config.parallel.tp};
   model::ModelConfig shape = tritonforge::gpu::small_config(model::Family::kQwen3);
   shape.vocab_size = 1008;  // of which a half is a width of the kernels, too
-  model::Model model(model::stage_of(model::part_of(shape, at.size), stage_at(config.parallel, place)), at::kBFloat16,
-                     device);
-  model::init_random_part(model, at, 3, 0.05);
-  Trainer trainer(config, std::move(model), std::nullopt, {}, world);
+  const auto part = [&] {
+    model::Model model(model::stage_of(model::part_of(shape, at.size), stage_at(config.parallel, place)), at::kBFloat16,
+                       device);
+    model::init_random_part(model, at, 3, 0.05);
+    return model;
+  };
+  std::optional<model::Model> reference;
+  if (config.loss.kl_coef > 0) reference = part();
+  Trainer trainer(config, part(), std::move(reference), {}, world);
   Course course;
   for (uint64_t step = 0; step < 20; ++step) {
-    const StepMetrics metrics = trainer.train_step(StepKind::kSft, sample_sequences(40, 50 + step));
-    course.losses.push_back(metrics.loss);
-    course.norms.push_back(metrics.grad_norm);
+    course.steps.push_back(trainer.train_step(kind, sequences_of(kind, 50 + step)));
+    course.losses.push_back(course.steps.back().loss);
+    course.norms.push_back(course.steps.back().grad_norm);
   }
   if (config.parallel.pp > 1) {
     if (place.pp > 0) trainer.give_model();
@@ -114,15 +142,59 @@ bool two_devices() {
   return devices >= 2;
 }
 
-std::vector<Course> courses_of(const TrainConfig& config) {
+std::vector<Course> courses_of(const TrainConfig& config, StepKind kind) {
   std::vector<Course> ranks(static_cast<size_t>(config.parallel.world()));
   parallel::run_ranks(
       config.parallel,
       [&](parallel::World& world) {
-        ranks[static_cast<size_t>(world.rank())] = course_of(config, &world, world.rank());
+        ranks[static_cast<size_t>(world.rank())] = course_of(config, kind, &world, world.rank());
       },
       nullptr, {}, [](int64_t rank) { return kernels::open_device("cuda:" + std::to_string(rank)); });
   return ranks;
+}
+
+// A mean of advantages that all but cancel has no relative tolerance; the scores that it is of have.
+void expect_near(const StepMetrics& one, const StepMetrics& ranks) {
+  EXPECT_NEAR(ranks.loss, one.loss, one.policy ? 0.005 : 0.01 * one.loss);
+  EXPECT_NEAR(ranks.grad_norm, one.grad_norm, 0.05 * one.grad_norm);
+  EXPECT_NEAR(ranks.entropy, one.entropy, 0.01 * one.entropy);
+  ASSERT_EQ(ranks.policy.has_value(), one.policy.has_value());
+  if (!one.policy) return;
+  EXPECT_NEAR(ranks.policy->kl, one.policy->kl, 0.001 + 0.05 * one.policy->kl);
+  EXPECT_NEAR(ranks.policy->clip_fraction, one.policy->clip_fraction, 0.02);
+  EXPECT_NEAR(ranks.policy->advantage_mean, one.policy->advantage_mean, 1e-5);
+  EXPECT_NEAR(ranks.policy->importance_mean, one.policy->importance_mean, 0.01);
+  EXPECT_NEAR(ranks.policy->train_rollout_logprob_abs_diff, one.policy->train_rollout_logprob_abs_diff, 0.01);
+}
+
+// Each axis's two ranks, twice. Returns the first rank's weights, by axis.
+std::map<std::string, at::Tensor> expect_as_one_gpu(TrainConfig config, StepKind kind, const Course& alone) {
+  std::map<std::string, at::Tensor> weights;
+  for (const auto& [axis, dims] :
+       {std::pair{"dp", parallel::ParallelDims{.dp = 2}}, std::pair{"tp", parallel::ParallelDims{.tp = 2}},
+        std::pair{"pp", parallel::ParallelDims{.pp = 2}}, std::pair{"cp", parallel::ParallelDims{.cp = 2}},
+        std::pair{"ring", parallel::ParallelDims{.cp = 2, .cp_form = parallel::CpForm::kRing}}}) {
+    const testing::ScopedTrace trace(__FILE__, __LINE__, axis);
+    config.parallel = dims;
+    std::vector<std::vector<Course>> runs;
+    for (int run = 0; run < 2; ++run) runs.push_back(courses_of(config, kind));
+    for (size_t step = 0; step < alone.steps.size(); ++step) {
+      const testing::ScopedTrace at(__FILE__, __LINE__, fmt::format("step {}", step));
+      expect_near(alone.steps[step], runs[0][0].steps[step]);
+    }
+    if (dims.pp == 1) {
+      EXPECT_TRUE(at::equal(runs[0][0].replicas, runs[0][1].replicas)) << "the ranks' weights differ";
+    }
+    if (dims.tp * dims.pp == 1) {
+      EXPECT_TRUE(at::equal(runs[0][0].all, runs[0][1].all)) << "the ranks' weights differ";
+    }
+    EXPECT_TRUE(at::equal(runs[0][0].all, runs[1][0].all)) << "two runs differ";
+    weights[axis] = runs[0][0].all;
+    fmt::print("{} {}: loss of the last step {:.5f} on one GPU, {:.5f} on two; norm {:.5f}, {:.5f}\n", axis,
+               name_of(config.optimizer_state), alone.losses.back(), runs[0][0].losses.back(), alone.norms.back(),
+               runs[0][0].norms.back());
+  }
+  return weights;
 }
 
 TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
@@ -132,36 +204,27 @@ TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
   for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr, OptimizerState::kCpu}) {
     TrainConfig config = course_config();
     config.optimizer_state = states;
-    const Course alone = course_of(config, nullptr, 0);
+    const Course alone = course_of(config, StepKind::kSft, nullptr, 0);
     EXPECT_LT(alone.losses.back(), 0.98 * alone.losses.front());
-    for (const auto& [axis, dims] :
-         {std::pair{"dp", parallel::ParallelDims{.dp = 2}}, std::pair{"tp", parallel::ParallelDims{.tp = 2}},
-          std::pair{"pp", parallel::ParallelDims{.pp = 2}}, std::pair{"cp", parallel::ParallelDims{.cp = 2}},
-          std::pair{"ring", parallel::ParallelDims{.cp = 2, .cp_form = parallel::CpForm::kRing}}}) {
-      const testing::ScopedTrace trace(__FILE__, __LINE__, axis);
-      config.parallel = dims;
-      std::vector<std::vector<Course>> runs;
-      for (int run = 0; run < 2; ++run) runs.push_back(courses_of(config));
-      for (size_t step = 0; step < alone.losses.size(); ++step) {
-        EXPECT_NEAR(runs[0][0].losses[step], alone.losses[step], 0.01 * alone.losses[step]) << "step " << step;
-        EXPECT_NEAR(runs[0][0].norms[step], alone.norms[step], 0.05 * alone.norms[step]) << "step " << step;
-      }
-      if (dims.pp == 1) {
-        EXPECT_TRUE(at::equal(runs[0][0].replicas, runs[0][1].replicas)) << "the ranks' weights differ";
-      }
-      if (dims.tp * dims.pp == 1) {
-        EXPECT_TRUE(at::equal(runs[0][0].all, runs[0][1].all)) << "the ranks' weights differ";
-      }
-      EXPECT_TRUE(at::equal(runs[0][0].all, runs[1][0].all)) << "two runs differ";
-      if (states == OptimizerState::kFp32) of_fp32[axis] = runs[0][0].all;
-      if (states == OptimizerState::kCpu) {
-        EXPECT_TRUE(at::equal(runs[0][0].all, of_fp32[axis])) << "where the states are changes a bit";
-      }
-      fmt::print("{} {}: loss of the last step {:.5f} on one GPU, {:.5f} on two; norm {:.5f}, {:.5f}\n", axis,
-                 name_of(states), alone.losses.back(), runs[0][0].losses.back(), alone.norms.back(),
-                 runs[0][0].norms.back());
-    }
-    config.parallel = {};
+    const auto weights = expect_as_one_gpu(config, StepKind::kSft, alone);
+    if (states == OptimizerState::kFp32) of_fp32 = weights;
+    if (states != OptimizerState::kCpu) continue;
+    for (const auto& [axis, tensor] : weights)
+      EXPECT_TRUE(at::equal(tensor, of_fp32.at(axis))) << axis << ": where the states are changes a bit";
+  }
+  at::globalContext().setDeterministicAlgorithms(false, false);
+}
+
+// With a loss of each token, and with one of a sequence's tokens together.
+TEST_F(RanksOnGpus, LearnFromRewardsAsOneGpuWithinBfloat16AndTheSameTwice) {
+  if (!two_devices()) GTEST_SKIP() << "one GPU: ranks over NCCL need two";
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  for (const Objective objective : {Objective::kClip, Objective::kGspo}) {
+    const testing::ScopedTrace trace(__FILE__, __LINE__, name_of(objective).data());
+    const TrainConfig config = rl_config(objective);
+    const Course alone = course_of(config, StepKind::kRl, nullptr, 0);
+    EXPECT_GT(alone.steps.back().policy.value().kl, 1e-4) << "the policy has not moved";
+    expect_as_one_gpu(config, StepKind::kRl, alone);
   }
   at::globalContext().setDeterministicAlgorithms(false, false);
 }
@@ -189,7 +252,7 @@ TEST_F(RanksOnGpus, GradientsAndWeightsByTheCopyEnginesChangeNoBit) {
       {
         parallel::World world(config.parallel, options, kernels::open_device("cuda:0"),
                               [](const std::string& why) { ADD_FAILURE() << why; });
-        ways.push_back(course_of(config, &world, 0));
+        ways.push_back(course_of(config, StepKind::kSft, &world, 0));
       }
       EXPECT_EQ(child.wait(Deadline::after(60)), 0);
     }
@@ -209,9 +272,9 @@ TEST_F(RanksOnGpus, StagesWithoutClippingChangeNoBit) {
     TrainConfig config = course_config();
     config.clip_grad = 0;
     config.recompute_layers = recompute;
-    const Course alone = course_of(config, nullptr, 0);
+    const Course alone = course_of(config, StepKind::kSft, nullptr, 0);
     config.parallel = {.pp = 2};
-    const std::vector<Course> ranks = courses_of(config);
+    const std::vector<Course> ranks = courses_of(config, StepKind::kSft);
     EXPECT_EQ(ranks[0].losses, alone.losses);
     EXPECT_TRUE(at::equal(ranks[0].whole, alone.all));
   }
@@ -225,7 +288,7 @@ int train_as_second_rank(const std::string& rendezvous, bool copies, int states)
   const TrainConfig config = two_processes(static_cast<OptimizerState>(states), copies);
   parallel::World world(config.parallel, parallel::as_second_rank(rendezvous), kernels::open_device("cuda"),
                         [](const std::string&) { std::_Exit(3); });
-  course_of(config, &world, 0);
+  course_of(config, StepKind::kSft, &world, 0);
   return 0;
 }
 

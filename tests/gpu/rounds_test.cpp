@@ -64,6 +64,20 @@ TEST_F(WeightsInRounds, ReachAnEngineOnAnotherGpuAndOneOnACpu) {
   }
 }
 
+// As ranks of tensor parallelism and stages send them, here all of one GPU: each source has a communicator of its own.
+TEST_F(WeightsInRounds, OfSeveralSourcesReachAnEngineOnAnotherGpuAndOneOnACpu) {
+  for (const SourceLayout layout : {SourceLayout{2, 1, 1}, SourceLayout{1, 2, 1}, SourceLayout{2, 2, 1}}) {
+    SCOPED_TRACE(fmt::format("tp {} pp {}", layout.tp, layout.pp));
+    Publication trainer(layout, config(), kernels::open_device("cuda:0"), at::kBFloat16);
+    for (const int64_t version : {1, 2}) {
+      const PublishedWeights published = trainer.publish(version, static_cast<uint64_t>(version));
+      EXPECT_TRUE(published.group->nccl);
+      EXPECT_EQ(received(published, "gpu", engine_), published.checksums);
+      EXPECT_EQ(received(published, "cpu", at::kCPU), published.checksums);
+    }
+  }
+}
+
 // An engine without room for a second model takes them into the host's memory.
 TEST_F(WeightsInRounds, ThroughTheHostsMemoryAreTheSame) {
   const PublishedWeights published = trainer_->publish(1, 5);
