@@ -27,6 +27,33 @@ std::optional<double> most_stored(const Plan& kernels, const Json& launches) {
   return bytes;
 }
 
+// Of the largest tensor that goes in or comes out.
+double most_elements(const Json& call, const Json& outputs) {
+  double most = 0;
+  for (const Json* side : {&call, &outputs}) {
+    if (side->is_null()) continue;
+    for (const Json& tensor : side->at("tensors")) {
+      double elements = 1;
+      for (const Json& size : tensor.at("shape")) elements *= size.get<double>();
+      most = std::max(most, elements);
+    }
+  }
+  return most;
+}
+
+// The operations of torch's that no step asks for, and that are of as much as half of the largest tensor: a sum of what
+// many programs left may be asked for at large sizes alone.
+std::vector<std::string> asked_of_torch(const Json& elements, const std::vector<PlanStep>& steps, double most) {
+  std::set<std::string> known;
+  for (const PlanStep& step : steps) known.insert(step.name);
+  std::vector<std::string> more;
+  for (const auto& [name, of] : elements.items()) {
+    if (!is_free(name) && !only_moves(name) && !known.contains(name) && of.get<double>() >= most / 2)
+      more.push_back(clipped(name, 60));
+  }
+  return more;
+}
+
 // How the outputs differ in form from the reference's, "" where they do not.
 std::string differs_in_form(const Json& outputs, const Json& expected) {
   if (shape_of_tree(outputs.at("value")) != shape_of_tree(expected.at("value")))

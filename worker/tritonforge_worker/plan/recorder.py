@@ -308,10 +308,28 @@ def kernels(model, tree, described, decode, path, targets, launches):
             raise
         return kernels_of(forward)
     plan, texts = kernels_of(forward)
-    plan["aten"] = sorted({step["aten"] for step in forward.recording.steps if "aten" in step})
+    plan["aten"] = asked_of_torch(forward.recording)
     plan["outputs"] = forms_of(outputs)
     plan["filled"] = [filled(forward.recording, tensor) for tensor in flat_tensors(by_key(outputs))]
     return plan, texts
+
+
+def asked_of_torch(recording):
+    """{operation: elements of the largest tensor that it is given or makes}."""
+    most = {}
+    for step in recording.steps:
+        if "aten" in step:
+            numbers = [*numbers_in(step["args"]), *numbers_in(list(step["kwargs"].values())), *step["out"]]
+            sizes = [math.prod(recording.values[number]["shape"]) for number in numbers if number is not None]
+            most[step["aten"]] = max(most.get(step["aten"], 0), *sizes, 0)
+    return most
+
+
+def numbers_in(encoded):
+    """Of the tensors among a step's arguments."""
+    if isinstance(encoded, list):
+        return [number for item in encoded for number in numbers_in(item)]
+    return [encoded["t"]] if isinstance(encoded, dict) and "t" in encoded else []
 
 
 def filled(recording, tensor):
