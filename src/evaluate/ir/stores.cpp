@@ -46,10 +46,8 @@ class Stores {
   }
 
   Bytes of(const Function& function, const Operation& op, Numbers& numbers) {
-    if (op.name == "arith.constant" && op.results.size() == 1 && op.dense.size() == 1) {
-      const bool narrow = function.values[static_cast<size_t>(op.results[0])].kind == Kind::kI32;
-      const uint64_t bits = op.dense[0];
-      numbers[op.results[0]] = narrow ? static_cast<int32_t>(bits) : static_cast<int64_t>(bits);
+    if (op.results.size() == 1) {
+      if (const auto number = number_of(function, op, numbers)) numbers[op.results[0]] = *number;
     }
     if (op.name == "tt.store" || op.name == "tt.descriptor_store" || op.name.starts_with("tt.atomic")) {
       const Type& to = function.values[static_cast<size_t>(op.operands.at(0))];
@@ -72,6 +70,16 @@ class Stores {
     return times(sum, op.name == "scf.for" ? rounds(op, numbers) : std::nullopt);
   }
 
+  // A constant, also behind what the front end puts around a loop's bounds.
+  static std::optional<int64_t> number_of(const Function& function, const Operation& op, const Numbers& numbers) {
+    if (op.name == "arith.bitcast" || op.name == "arith.extsi") {
+      const auto known = op.operands.size() == 1 ? numbers.find(op.operands[0]) : numbers.end();
+      return known == numbers.end() ? std::nullopt : std::optional(known->second);
+    }
+    if (op.name != "arith.constant" || op.dense.size() != 1) return std::nullopt;
+    const bool narrow = function.values[static_cast<size_t>(op.results[0])].kind == Kind::kI32;
+    return narrow ? static_cast<int32_t>(op.dense[0]) : static_cast<int64_t>(op.dense[0]);
+  }
   static std::optional<int64_t> rounds(const Operation& op, const Numbers& numbers) {
     std::array<int64_t, 3> bounds{};  // from, to, by
     for (size_t k = 0; k < bounds.size(); ++k) {

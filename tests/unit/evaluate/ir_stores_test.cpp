@@ -21,8 +21,9 @@ std::optional<int64_t> stored(const std::string& body, const std::string& functi
 
 std::string loop(const std::string& from, const std::string& to, const std::string& by, const std::string& body) {
   return "    %from = arith.constant " + from + " : i32\n    %to = arith.constant " + to +
-         " : i32\n    %by = arith.constant " + by + " : i32\n    scf.for %i = %from to %to step %by  : i32 {\n" + body +
-         "    }\n";
+         " : i32\n    %by = arith.constant " + by +
+         " : i32\n    %last = arith.bitcast %to : i32 to i32\n    scf.for %i = %from to %last step %by  : i32 {\n" +
+         body + "    }\n";
 }
 
 TEST(MostStored, IsTheSumOfItsStores) {
