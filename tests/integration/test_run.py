@@ -51,10 +51,10 @@ def weights_in(folder):
 
 
 class Run:
-    def __init__(self, folder, *flags, output="run", program=(BINARY,), root=ROOT):
+    def __init__(self, folder, *flags, output="run", program=(BINARY,), root=ROOT, text=RECIPE):
         folder.mkdir(exist_ok=True)
         recipe = folder / "small.yaml"
-        recipe.write_text(RECIPE)
+        recipe.write_text(text)
         self.output = folder / output
         self.process = subprocess.Popen(
             [*program, "run", str(recipe), "--output", str(self.output), *flags],
@@ -350,6 +350,25 @@ def test_over_sampling_trains_on_each_group_once_and_on_none_too_late(tmp_path):
     assert set(taken) == {f"rl-{step}-{index}" for step in range(1, STEPS + 1) for index in range(2)}
     for group, step in taken.items():  # one step ahead, one late, which together are max_staleness
         assert abs(step - int(group.split("-")[1])) <= 1, (group, step)
+
+
+@pytest.mark.parametrize("mode", ["wait", "abort"])
+def test_new_weights_meet_requests_under_way_as_the_recipe_says(tmp_path, mode):
+    """What is aborted is continued; in_flight is every other run's mode."""
+    settings = ["rl.steps=3", "rl.max_staleness=1", "rollout.max_turns=1", f"engine.update_mode={mode}"]
+    run = Run(tmp_path / "a", *flags(["stages=[rl]", *settings]))
+    run.wait_for(lambda: any(role["name"] == "engine-0" for role in run.status()["roles"]), "the engine's process")
+    words = pathlib.Path(f"/proc/{run.pid_of('engine-0')}/cmdline").read_text().split("\0")
+    assert words[words.index("--update-mode") + 1] == mode
+    run.finish()
+    assert [(step["step"], step["stale_sequences"], step["failed"]) for step in run.steps("rl")] == [
+        (step, 0, 0) for step in (1, 2, 3)
+    ]
+    for trajectory, turns in run.ledger()[1].items():
+        step = int(trajectory.split("-")[1])
+        for versions in turns:
+            assert versions == sorted(versions) and step - 1 <= versions[0] and versions[-1] <= step, trajectory
+            assert mode == "abort" or versions[0] == versions[-1], trajectory
 
 
 def test_a_trainer_killed_at_the_end_of_sft_exports_the_last_step(undisturbed, tmp_path):
