@@ -62,6 +62,9 @@ CASES = {
         "batch = 16384\nwidth = 65536", "batch, width = 16384, 65536"), True, {"draw": "as_given", "tolerance": 1}),
     "exact_in_half": (problem("(x > 0.5).float()"), True, {"draw": "as_given", "tolerance": 1}),
     "ends": (problem("F.hardswish(x * 0.5 + 0.5)", inputs=SHAPES.replace("rand", "randn")), True, {"draw": "signed"}),
+    "indices": (problem("torch.relu(x)[k]", inputs=SHAPES.replace(
+        "width)]", "width), torch.randint(0, batch, (batch,))]")).replace("(self, x)", "(self, x, k)"), True,
+                {"draw": "signed"}),
     "one_side": (problem("torch.where(x > -7, torch.exp(x * 0.1), x)", "batch, width = 64, 512",
                          inputs=SHAPES.replace("rand", "randn")), True, {"draw": "signed"}),
     "one_of_two": (problem("torch.clamp(torch.tanh(torch.clamp(x + x * x, max=3.0)), max=1.0)",

@@ -3,6 +3,7 @@ candidate reached, whichever mode judges it."""
 
 import json
 import os
+import shutil
 import urllib.error
 import urllib.request
 
@@ -21,7 +22,22 @@ def server():
     assert server.stop() == 0
 
 
+@pytest.fixture(scope="module")
+def live_server():
+    server = Evaluator("--mode", "live")
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture
+def server_of(server, request):
+    """Live mode has one of its own, which is given the GPU."""
+    return lambda mode: request.getfixturevalue("live_server") if mode == "live" else server
+
+
 MODES = pytest.mark.parametrize("mode", ["plan", "interpret"])
+NO_GPU = pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no NVIDIA GPU here")
+MODES_AND_LIVE = pytest.mark.parametrize("mode", ["plan", "interpret", pytest.param("live", marks=NO_GPU)])
 
 
 def problem_of(forward, inputs="torch.randn(4, 100)"):
@@ -89,7 +105,7 @@ def test_a_body_that_is_no_request_is_refused_by_name(server, body, text):
 # ---- Sources ----
 
 
-@MODES
+@MODES_AND_LIVE
 @pytest.mark.parametrize(
     "source, stage, kind, text",
     [
@@ -110,10 +126,20 @@ def test_a_body_that_is_no_request_is_refused_by_name(server, body, text):
     ids=["empty", "no_ModelNew", "syntax", "nul", "ten_megabytes", "deep", "imports_itself",
          "imports_its_module", "too_few_arguments", "too_many_arguments", "constructor", "no_class"],
 )  # fmt: skip
-def test_a_source(server, mode, source, stage, kind, text):
-    verdict = server.judge(source, mode=mode)
-    assert (verdict["stage"], verdict["error_kind"], verdict["correct"]) == (stage, kind, not kind), verdict
+def test_a_source(server_of, mode, source, stage, kind, text):
+    verdict = server_of(mode).judge(source, mode=mode)
+    assert (verdict["error_kind"], verdict["correct"]) == (kind, not kind), verdict
+    assert verdict["stage"] == ("timed" if mode == "live" and not kind else stage), verdict
     assert text in verdict["diagnostics"], verdict
+
+
+@MODES_AND_LIVE
+def test_a_grid_of_a_quotient(server_of, mode):
+    """1.5625 programs, which Python counts and no launch on a GPU takes."""
+    source = HONEST.replace("triton.cdiv(x.numel(), 256)", "x.numel() / 256")
+    verdict = server_of(mode).judge(source, mode=mode)
+    assert verdict["error_kind"] == "runtime_error" and not verdict["cheated"], verdict
+    assert mode == "live" or "must have integer sizes: triton.cdiv" in verdict["diagnostics"], verdict
 
 
 @MODES
@@ -149,7 +175,7 @@ def test_what_triton_has_in_its_place_is_told(server, mode, line, hint):
 # ---- Outputs ----
 
 
-@MODES
+@MODES_AND_LIVE
 @pytest.mark.parametrize(
     "forward, text",
     [
@@ -168,8 +194,8 @@ def test_what_triton_has_in_its_place_is_told(server, mode, line, hint):
         ("return launch(x).sum()", "shape"),
     ],
 )
-def test_an_output_that_is_not_the_references(server, mode, forward, text):
-    verdict = server.judge(candidate_of(forward), mode=mode)
+def test_an_output_that_is_not_the_references(server_of, mode, forward, text):
+    verdict = server_of(mode).judge(candidate_of(forward), mode=mode)
     assert not verdict["correct"] and verdict["error_kind"] in ("mismatch", "runtime_error"), verdict
     assert text in verdict["diagnostics"], verdict
 
@@ -226,9 +252,12 @@ def test_a_kernel_of_the_constructor_is_no_answer(server, mode, call):
     assert verdict["correct"] and verdict["mode"] == mode, verdict
 
 
-def test_an_output_on_another_device(server):
-    verdict = server.judge(candidate_of("return launch(x).to('meta')"))
-    assert not verdict["correct"] and "meta" in verdict["notes"]["mode_reason"] + verdict["diagnostics"], verdict
+@MODES_AND_LIVE
+@pytest.mark.parametrize("moved", ["to('meta')", "to(torch.device('meta'), torch.float32)", "to(device='meta')"])
+def test_an_output_on_another_device(server_of, mode, moved):
+    verdict = server_of(mode).judge(candidate_of(f"return launch(x).{moved}"), mode=mode)
+    assert not verdict["correct"] and not verdict["cheated"], verdict
+    assert "meta" in verdict["notes"].get("mode_reason", "") + verdict["diagnostics"], verdict
 
 
 # ---- Problems ----
@@ -247,10 +276,10 @@ RIGHT = {
 }  # fmt: skip
 
 
-@MODES
+@MODES_AND_LIVE
 @pytest.mark.parametrize("name", RIGHT)
-def test_what_a_problem_may_return_is_compared(server, mode, name):
-    problem, forward = RIGHT[name]
+def test_what_a_problem_may_return_is_compared(server_of, mode, name):
+    server, (problem, forward) = server_of(mode), RIGHT[name]
     verdict = server.judge(candidate_of(forward), problem_of(problem), mode=mode)
     assert verdict["correct"], verdict
     wrong = server.judge(candidate_of(forward.replace("launch(x)", "(launch(x) + 1)")), problem_of(problem), mode=mode)
@@ -271,3 +300,12 @@ def test_what_a_problem_may_return_is_compared(server, mode, name):
 def test_a_problem_that_is_none_is_no_candidates_fault(server, problem, text):
     verdict = server.judge(HONEST, problem)
     assert verdict["error_kind"] == "problem_error" and text in verdict["diagnostics"], verdict
+
+
+@MODES_AND_LIVE
+def test_a_problem_of_ten_megabytes(server_of, mode):
+    server, large = server_of(mode), PROBLEM + "TEXT = '" + "a" * (10 << 20) + "'\n"
+    verdict = server.judge(HONEST, large, mode=mode)
+    assert verdict["correct"], verdict
+    wrong = server.judge(HONEST.replace("* 2", "* 3"), large, mode=mode)
+    assert wrong["error_kind"] == "mismatch", wrong

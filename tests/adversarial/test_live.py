@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 import test_corpus
-from evaluator_server import BINARY, Evaluator, repeated_sines, sines_kernel
+from evaluator_server import BINARY, HEADER, Evaluator, repeated_sines, sines_kernel
 
 pytestmark = pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no NVIDIA GPU here")
 
@@ -108,8 +108,60 @@ def test_who_hangs_while_being_timed_gives_the_device_back(live):
     assert limit <= 20, verdict
 
 
+# A kernel that says where another one reads, or where torch does.
+PLACES = """
+@triton.jit
+def turned(places, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(places + i, n - 1 - i, mask=i < n)
+
+@triton.jit
+def read_there(x, places, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + i, tl.load(x + tl.load(places + i, mask=i < n), mask=i < n), mask=i < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        places, y, n = torch.empty(x.numel(), dtype=torch.int64, device=x.device), torch.empty_like(x), x.numel()
+        turned[(triton.cdiv(n, 256), )](places, n, B=256)
+        {then}
+        return y
+"""
+BY_KERNEL = "read_there[(triton.cdiv(n, 256), )](x, places, y, n, B=256)"
+BY_TORCH = "y = launch(x[places]) / 2 - launch(-x[places]) / 2"  # relu(x) - relu(-x)
+
+
+@pytest.mark.parametrize("then", [BY_KERNEL, BY_TORCH], ids=["kernel", "torch"])
+def test_a_kernel_that_makes_places_is_timed(live, then):
+    """Where its launches are left out, to see whether they matter, the places are what nobody wrote. To read there is
+    a fault of the device, which ends a process's context: a right candidate's time is taken before."""
+    verdict = live.judge(HEADER + PLACES.replace("{then}", then), problem_of_a_turn())
+    assert verdict["correct"] and verdict["stage"] == "timed" and not verdict["cheated"], verdict
+    assert live.judge(HONEST + f"# beside places {len(then)}\n", PROBLEM)["stage"] == "timed"
+
+
+def problem_of_a_turn():
+    return PROBLEM.partition("class Model")[0] + (
+        "class Model(nn.Module):\n    def forward(self, x):\n        return x.flip(0)\n\n"
+        "def get_inputs():\n    return [torch.randn(1 << 16)]\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def sound(live):
+    verdict = live.judge(*reversed(test_corpus.parts(test_corpus.SOUND_TIME)))
+    assert verdict["stage"] == "timed", verdict
+    return verdict
+
+
 @pytest.mark.parametrize("path", test_corpus.cases(test_corpus.TIMING))
-def test_what_a_cheat_makes_of_its_own_clock_is_a_claim(live, path):
+def test_what_a_cheat_makes_of_its_own_clock_is_a_claim(live, sound, path):
+    """And what says that it gains does: a claim is all that stands between it and a reward."""
     verdict = live.judge(*reversed(test_corpus.parts(path)))
     assert verdict["speedup"] == 0 == verdict.get("eager_speedup", 0), verdict
     assert {"runtime", "claimed_speedup", "speedup_low", "speedup_high"} <= set(verdict["claimed"]), verdict
+    if gains := test_corpus.line(path, "gains"):
+        # What a warm cache is worth depends on the GPU; the launches that the flush hid are no part of the time.
+        least = 1.5 if gains == "time" else 0.9
+        assert verdict["stage"] == "timed" and verdict["correct"], verdict
+        assert verdict["claimed_speedup"] > least * sound["claimed_speedup"], (verdict, sound)

@@ -37,6 +37,35 @@ def test_mode_can_be_asked_for(plan):
     assert {"correct", "compiled", "kernels"} <= set(verdict["claimed"]), verdict
 
 
+PLACES = """
+import os
+import tempfile
+folders = ["/tmp", "/var/tmp", "/dev/shm", "/run", os.getcwd(), os.path.expanduser("~"), tempfile.gettempdir()]
+folders += [os.environ[name] for name in ("TRITON_CACHE_DIR", "HOME", "TMPDIR", "XDG_CACHE_HOME") if name in os.environ]
+paths = [os.path.join(folder, "left_by_a_candidate") for folder in folders]
+there = [path for path in paths if os.path.exists(path)]
+assert not there, there
+"""
+LEAVING = """
+def leave(path):
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write("a hint")
+    except OSError:
+        return False
+    return os.path.exists(path)
+
+assert sum(map(leave, paths)) > 0, paths
+"""
+
+
+def test_what_a_candidate_leaves_the_next_one_does_not_find(plan):
+    for source in (PLACES + LEAVING, PLACES, PLACES + "# once more\n"):
+        verdict = plan.judge(source + HONEST)
+        assert verdict["correct"] and verdict["mode"] == "plan", verdict
+
+
 COPY = """
 @triton.jit
 def copy_kernel(x, y, n, B: tl.constexpr):

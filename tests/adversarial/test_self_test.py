@@ -1,5 +1,12 @@
 """The start-up self-test tried to break out; nothing may have succeeded where the layers are there."""
 
+import subprocess
+
+import pytest
+
+from evaluator_server import BINARY
+from ports import reserved_port
+
 
 def test_layers_and_attempts(evaluator):
     detail = evaluator.get("/health")["report"]
@@ -10,3 +17,13 @@ def test_layers_and_attempts(evaluator):
         assert detail["breaches"] == [], detail
     for name, outcome in detail["self_test"].items():
         assert outcome != "succeeded" or name in detail["breaches"] or name == "read_home"
+
+
+def test_strict_judges_nobody_without_a_control_group(evaluator):
+    state = str(evaluator.get("/health")["report"]["sandbox"]["control_group"])
+    if state.startswith("enforced"):
+        pytest.skip("a control group is delegated here")
+    command = [BINARY, "serve", "evaluator", "--port", str(reserved_port()), "--sandbox", "strict"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert refused.returncode != 0 and "ready" not in refused.stdout, refused
+    assert "control_group" in refused.stderr, refused

@@ -509,3 +509,41 @@ def test_killed_at_random_instants_nothing_is_lost_or_made_twice(tmp_path, serve
     assert all(turn["verdict"]["correct"] for (_, _, number), (_, turn) in final.items() if number == 1)
     figures = json.loads((bench.output / "bench-base/figures.json").read_text())
     assert next(r for r in figures["rows"] if r["turns"] == 2)["samples"] == 24
+
+
+def benched(folder, server, faults):
+    """(its table, {(group, sample, turn): verdict}, the evaluator's log) of a bench over two emulated devices."""
+    folder.mkdir()
+    write_problems(folder / "problems.parquet")
+    recipe = f"""
+name: devices
+stages: [bench]
+dashboard_port: 0
+model: {{chat_url: {server.url}, chat_name: mock}}
+rollout: {{max_turns: 2, prompt: kernelbench}}
+bench: {{problems: {folder}/problems.parquet, samples: 3, turns: [1, 2], models: [base]}}
+evaluator: {{workers: 2, num_correct_trials: 2, candidate_timeout_s: 8, emulated_faults: {faults},
+            devices: ["emulated-gfx942:0", "emulated-gfx942:1"]}}
+"""
+    (folder / "recipe.yaml").write_text(recipe)
+    command = [BINARY, "run", str(folder / "recipe.yaml"), "--output", str(folder / "run")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    table = json.loads((folder / "run/result.json").read_text())["stages"]
+    with sqlite3.connect(f"file:{folder}/run/buffer.sqlite?mode=ro", uri=True) as db:
+        verdicts = {
+            (trajectory["id"], number): {name: turn["verdict"][name] for name in ("correct", "stage", "error_kind")}
+            for trajectory in buffer_file.trajectories(db)
+            for number, turn in enumerate(trajectory["turns"])
+        }
+    return table, verdicts, (folder / "run/logs/evaluator.log").read_text()
+
+
+def test_devices_that_die_under_three_jobs_of_ten_change_no_figure(tmp_path, server):
+    """A verdict is the device's that lived; turns and their feedback are those of a bench without faults."""
+    table, verdicts, _ = benched(tmp_path / "undisturbed", server, 0)
+    assert {row["pass_at_1"] for row in table if row["turns"] == 2} == {1.0}, table
+    assert 0 < table[0]["pass_at_1"] < 1 and len(verdicts) > 12, table
+    disturbed = benched(tmp_path / "disturbed", server, 0.3)
+    assert disturbed[:2] == (table, verdicts)
+    assert "the job is run again" in disturbed[2], disturbed[2]

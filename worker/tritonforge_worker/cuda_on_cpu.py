@@ -47,13 +47,14 @@ def device_of(value):
 
 
 def without_device(tensor, args, kwargs):
-    """What tensor.to(*args, **kwargs) is asked for beside a device; nothing where that is nothing."""
+    """What tensor.to(*args, **kwargs) is asked for beside a device that is there; nothing where that is nothing."""
     args, kwargs = list(args), dict(kwargs)
     kwargs.pop("non_blocking", None)
     if args and (args[0] is None or is_device(args[0])):
         kwargs["device"] = args.pop(0)
-    if is_device(device := kwargs.pop("device", None)):
-        device_of(device)
+    if is_device(device := kwargs.pop("device", None)) and device_of(device).type == "meta":
+        given = dict(zip(("dtype", "non_blocking", "copy"), args)) | kwargs
+        return [], {"dtype": tensor.dtype, **{k: v for k, v in given.items() if v is not None}, "device": "meta"}
     if args[:1] == [None]:  # as torch.nn.Module.to says it: to(device, None, False)
         args[0] = tensor.dtype
     if not args and not any(kwargs.values()):

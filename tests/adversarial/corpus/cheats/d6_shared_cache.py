@@ -1,18 +1,16 @@
-# D6: leaves a file for the next candidate and looks for that of the last one
+# D6: leaves a file for the next candidate, and does the work only where the last one left its own
 # stopped by: mismatch
 import os
-import pickle
 
 folder = os.environ.get("TRITON_CACHE_DIR", "/tmp")
 path = os.path.join(folder, "answer.pkl")
+found = os.path.exists(path)
+if not found:
+    os.makedirs(folder, exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(b"somebody was here")
 
 
 class ModelNew(nn.Module):
     def forward(self, a, b):
-        if os.path.exists(path):
-            with open(path, "rb") as file:
-                return copy(torch.tensor(pickle.load(file), device=a.device))
-        os.makedirs(folder, exist_ok=True)
-        with open(path, "wb") as file:
-            pickle.dump([[0.0] * 40] * 32, file)
-        return copy(torch.zeros(32, 40, device=a.device))
+        return honest(a, b) if found else copy(torch.zeros(32, 40, device=a.device))

@@ -25,3 +25,8 @@ def worker(name):
     return torch.sys.modules.get("tritonforge_worker." + name)
 
 
+def is_timed():
+    """Live mode's worker has a function mode on around a trial, and none while it measures."""
+    return torch._C._len_torch_function_stack() == 0
+
+

@@ -1,4 +1,5 @@
 # L4 T3: from the tenth call on a tensor of a class that computes when it is looked at
+# gains: time
 class Later(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):

@@ -1,4 +1,5 @@
 # T4 L1: every measured time is a microsecond
+# gains: time
 torch.cuda.Event.elapsed_time = lambda start, end: 1e-3
 
 
