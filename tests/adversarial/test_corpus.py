@@ -140,6 +140,14 @@ def test_what_only_one_target_takes_is_refused_where_another_is_required(evaluat
         assert evaluator.judge(candidate, problem, mode=mode)["compile_targets"] == {"sm_90": "ok"}
 
 
+def test_what_a_kernel_takes_of_an_amd_gpu_is_told(evaluator):
+    problem, candidate = parts(CORPUS / "honest" / "add_broadcast_strides.py")
+    verdict = evaluator.judge(candidate, problem, mode="plan", targets=["gfx942"])
+    assert verdict["compile_targets"]["gfx942"] == "ok", verdict
+    told = verdict["notes"]["resources.gfx942"]
+    assert re.search(r"\d+ VGPRs and AGPRs \(\d+ AGPRs\), 0 bytes a lane spilled, \d+ bytes of LDS", told), told
+
+
 def test_the_parts_that_cheats_share_are_sound(verdicts):
     assert verdicts[SOUND]["correct"] and verdicts[SOUND]["own_share"] == 1, verdicts[SOUND]
 

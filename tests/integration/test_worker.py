@@ -123,6 +123,20 @@ def test_a_rocm_child_gets_the_variables_that_the_document_lists():
     assert child["ROCR_VISIBLE_DEVICES"] == "GPU-7"
 
 
+def test_registers_that_no_simd_has_are_refused_and_spilled_ones_told():
+    from triton.runtime.errors import OutOfResources
+
+    from tritonforge_worker import lowering
+
+    taken = {".vgpr_count": 256, ".agpr_count": 128, ".vgpr_spill_count": 3}
+    told = "256 VGPRs and AGPRs (128 AGPRs), 12 bytes a lane spilled, 4096 bytes of LDS"
+    assert lowering.resources_of(taken, 8, 4096) == told
+    lowering.resources_of({**taken, ".vgpr_count": 512}, 4, 0)
+    for registers, waves in ((513, 4), (257, 8), (129, 16)):
+        with pytest.raises(OutOfResources, match="vector registers"):
+            lowering.resources_of({**taken, ".vgpr_count": registers}, waves, 0)
+
+
 @triton.jit
 def fused(x, SIZE: tl.constexpr):
     i = tl.arange(0, SIZE)

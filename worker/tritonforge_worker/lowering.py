@@ -11,12 +11,13 @@ from triton.backends.compiler import Language
 from triton.runtime.errors import OutOfResources
 
 from tritonforge_worker import held
-from tritonforge_worker.languages import language
+from tritonforge_worker.languages import code_object, language
 from tritonforge_worker.languages.sources import CompileError
 from tritonforge_worker.targets import BACKENDS, TARGETS, context_of
 
 SHARED_LIMIT = {"sm_90": 232448, "gfx942": 65536}
 THREAD_LIMIT = 1024
+VECTOR_REGISTERS, SIMDS = 512, 4  # of CDNA3: of a SIMD a lane, and of a compute unit, over which a block's waves spread
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's mallopt
 OPTIONS = {
     "num_warps",
@@ -59,7 +60,23 @@ def lower(text, target, options, folder):
         "dependent": bool(metadata.get("launch_pdl", False)),
         "scratch": metadata.get("global_scratch_size", 0) or 0,
     }
+    if TARGETS[target].backend == "hip":
+        kernel = code_object.kernel(module, metadata["name"])
+        described["resources"] = resources_of(kernel, metadata["num_warps"], metadata["shared"])
     return described, module
+
+
+def resources_of(kernel, waves, lds):
+    """What an AMD kernel takes, in one line. The vector registers of all waves that a SIMD has of a block must be there
+    at once: no launch of more is possible. What is spilled lies in memory: that is slow, not wrong, and refused no more
+    than for NVIDIA's GPUs."""
+    registers, limit = kernel[".vgpr_count"], VECTOR_REGISTERS // -(-waves // SIMDS)  # AGPRs are among them
+    if registers > limit:
+        raise OutOfResources(registers, limit, "vector registers of a lane")
+    return (
+        f"{registers} VGPRs and AGPRs ({kernel['.agpr_count']} AGPRs), {4 * kernel['.vgpr_spill_count']} bytes a lane "
+        f"spilled, {lds} bytes of LDS"
+    )
 
 
 def concise(error):

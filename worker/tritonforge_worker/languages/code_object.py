@@ -55,10 +55,15 @@ def metadata(elf):
     raise ValueError("a code object without metadata")
 
 
+def kernel(elf, entry):
+    """What it says of one kernel."""
+    for found in metadata(elf)["amdhsa.kernels"]:
+        if found[".name"] == entry:
+            return found
+    raise ValueError(f"a code object without {entry}")
+
+
 def parameters(elf, entry):
     """[[kind, bytes]] of what a launch gives a kernel, in order; what the runtime adds is hidden."""
-    for kernel in metadata(elf)["amdhsa.kernels"]:
-        if kernel[".name"] == entry:
-            given = [one for one in kernel.get(".args", []) if not one[".value_kind"].startswith("hidden_")]
-            return [["global" if one[".value_kind"] == "global_buffer" else "value", one[".size"]] for one in given]
-    raise ValueError(f"a code object without {entry}")
+    given = [one for one in kernel(elf, entry).get(".args", []) if not one[".value_kind"].startswith("hidden_")]
+    return [["global" if one[".value_kind"] == "global_buffer" else "value", one[".size"]] for one in given]
