@@ -365,25 +365,6 @@ TEST(Router, AnEmptyBucketSaysWhenToComeAgain) {
   EXPECT_EQ(fleet.generate().get().value().status, 200);
 }
 
-// What two routers side by side must agree on, and how: the list and the barrier come from whoever runs them, and a
-// session's or prompt's worker is a function of the list alone.
-TEST(Router, TwoSideBySideSendASessionToTheSameWorker) {
-  Fleet fleet(4, "consistent_hash");
-  RouterOptions options;
-  options.policy = "consistent_hash";
-  options.health_interval_s = 0;
-  for (int i = 3; i >= 0; --i) options.workers.push_back(fleet[i].url());
-  Router second(options);
-  RouterServer server(second, {});
-  server.start();
-  second.check_health();
-  for (int i = 0; i < 20; ++i) {
-    const Json body = {{"text", "x"}, {"session_id", i}};
-    EXPECT_EQ(fleet.client.post(server.url() + "/generate", body).value().headers.at("x-worker"),
-              fleet.generate(body).get().value().headers.at("x-worker"));
-  }
-}
-
 TEST(Router, FanOutReachesAllAndReportsEach) {
   Fleet fleet(3);
   const auto update = [&] {
