@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "gpu/fixture.h"
-#include "gpu/ranks.h"
+#include "gpu/peer_copies.h"
 #include "unit/parallel/run_ranks.h"
 
 namespace tritonforge::parallel {

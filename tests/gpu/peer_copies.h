@@ -79,5 +79,7 @@ inline WorldOptions as_second_rank(const std::string& rendezvous) {
 int sum_as_second_rank(const std::string& rendezvous, bool copies);
 // Comes to one sum, and then to none; 0 once it was told that a collective does not end.
 int leave_as_second_rank(const std::string& rendezvous, bool copies);
+// WORK `joins`: joining_test.cpp's first rank; 0 once it was told that joining does not end.
+int join_as_first_rank(const std::string& rendezvous);
 
 }  // namespace tritonforge::parallel
