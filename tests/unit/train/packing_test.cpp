@@ -84,27 +84,36 @@ TEST(ShareOut, EveryIndexOnceNoBinOverfullAndRanksAlike) {
       const Shares shares = share_out(lengths, costs, 100, ranks);
       ASSERT_EQ(std::ssize(shares), ranks);
       std::vector<int> seen(lengths.size());
-      std::vector<double> cost;
       size_t least = lengths.size(), most = 0;
       for (const auto& bins : shares) {
         least = std::min(least, bins.size());
         most = std::max(most, bins.size());
-        cost.push_back(0);
-        for (const auto& bin : bins) {
+      }
+      std::vector<double> cost(shares.size());
+      std::array<double, 2> apart{};  // of the rounds there, and of those back: what its bins' costs differ by
+      for (size_t round_of_bins = 0; round_of_bins < most; ++round_of_bins) {
+        std::vector<double> bin_costs(shares.size());  // who has none in the last round pays nothing
+        for (size_t rank = 0; rank < shares.size(); ++rank) {
+          if (round_of_bins >= shares[rank].size()) continue;
           int64_t tokens = 0;
-          for (const size_t index : bin) {
+          for (const size_t index : shares[rank][round_of_bins]) {
             tokens += lengths[index];
-            cost.back() += costs[index];
+            bin_costs[rank] += costs[index];
             ++seen[index];
           }
           EXPECT_LE(tokens, 100);
+          cost[rank] += bin_costs[rank];
         }
+        const auto [cheapest, dearest] = std::ranges::minmax(bin_costs);
+        apart[round_of_bins % 2] += dearest - cheapest;
       }
       EXPECT_THAT(seen, testing::Each(1));
       EXPECT_LE(most, least + 1);
-      // No two ranks are further apart than by one sequence's cost and the difference of one round.
+      // What a round gives one rank more than another, the next one, dealt the other way, takes back: at most the
+      // rounds of one direction are left. And bins are so even that this is never more than a sequence here.
       const auto [low, high] = std::ranges::minmax(cost);
-      EXPECT_LE(high - low, 2 * 100 * 300.0) << ranks << " ranks, round " << round;
+      EXPECT_LE(high - low, std::ranges::max(apart) + 1e-6) << ranks << " ranks, round " << round;
+      EXPECT_LE(high - low, std::ranges::max(costs)) << ranks << " ranks, round " << round;
     }
   }
 }

@@ -383,7 +383,8 @@ class RanksCheckpoint : public testing::Test {
     write_file_atomic(folder.path() / "config.json", to_json(shape).dump());
   }
   TrainConfig config(const ParallelDims& dims) const {
-    TrainConfig config = config_of(dims);
+    TrainConfig config = base;
+    config.parallel = config_of(dims).parallel;
     config.model = folder.path();
     config.init_random = true;
     return config;
@@ -393,7 +394,7 @@ class RanksCheckpoint : public testing::Test {
     on_ranks(dims, [&](parallel::World* world) {
       const auto trainer = from.empty() ? make_trainer(config(dims), {}, world)
                                         : resume_trainer(config(dims), from, world);
-      for (uint64_t step = 0; step < steps; ++step) trainer->train_step(StepKind::kSft, sample_sequences(7, 30 + step));
+      for (uint64_t step = 0; step < steps; ++step) trainer->train_step(kind, sample_sequences(7, 30 + step));
       if (world == nullptr) write_checkpoint(folder.path() / to, contents_of(*trainer, {}));
       else if (world->rank() > 0) write_for_rank_0(*world, 1, Snapshot().take(*trainer));
       else write_checkpoint(folder.path() / to, contents_of(*trainer, {}, std::make_shared<OtherRanks>(*world, 1)));
@@ -425,6 +426,8 @@ class RanksCheckpoint : public testing::Test {
     return "taken";
   }
   TemporaryFolder folder;
+  TrainConfig base = config_of({});
+  StepKind kind = StepKind::kSft;
 };
 
 // Weights and the optimizer's state are those of the ranks that wrote it, to the bit.
@@ -446,6 +449,46 @@ TEST_F(RanksCheckpoint, IsReadUnderAnyLayout) {
     fs::remove(first / fmt::format("optimizer-00002-of-0000{}.safetensors", written.world()));
     EXPECT_THAT(refusal({}, first), testing::HasSubstr("optimizer"));
     fs::remove_all(first);
+  }
+}
+
+// A step without a clip leaves beta1 of the first moment and adds (1 - beta1) times the gradient: of each tensor, where
+// courses compare the norm of all of them. The ranks begin with one process's weights and moments, to the bit. Later a
+// tensor's gradient is a difference of larger numbers: what is less than a tenth of the whole counts as a tenth.
+TEST_F(RanksCheckpoint, EveryTensorsGradientEqualsOneProcesss) {
+  std::vector<ParallelDims> layouts = kLayouts;
+  for (const ParallelDims& other : {ParallelDims{.cp = 2, .cp_form = kRing},
+                                    {.cp = 3, .cp_form = kRing},
+                                    {.pp = 2, .pp_chunks = 2},
+                                    {.tp = 2, .cp = 2, .dp = 2}})
+    layouts.push_back(other);
+  base.clip_grad = 0;
+  base.reference_model = write({}, "reference", 0);
+  for (const auto& [of, steps] : {std::pair{StepKind::kSft, 0}, {StepKind::kSft, 19}, {StepKind::kRl, 19}}) {
+    kind = of;
+    if (kind == StepKind::kRl) base.loss.kl_coef = 0.05, base.loss.entropy_coef = 0.01;
+    const fs::path start = write({}, "start", static_cast<uint64_t>(steps));
+    const auto before = contents(start), alone = contents(write({}, "alone", 1, start));
+    std::map<std::string, double> added;
+    double square = 0;
+    for (const auto& [name, moment] : alone) {
+      if (!name.starts_with("first.")) continue;
+      added[name] = (moment - base.beta1 * before.at(name)).norm().item<double>();
+      square += added[name] * added[name];
+    }
+    EXPECT_GT(added.size(), 4 * 9);
+    const double least = steps == 0 ? 0 : 0.1 * std::sqrt(square);
+    for (const ParallelDims& dims : layouts) {
+      const testing::ScopedTrace trace(
+          __FILE__, __LINE__, fmt::format("{} after {} steps, {}", tritonforge::name_of(kind), steps, name_of(dims)));
+      const auto ranks = contents(write(dims, "ranks", 1, start));
+      for (const auto& [name, norm] : added) {
+        EXPECT_GT(norm, 0) << name;
+        EXPECT_LE((ranks.at(name) - alone.at(name)).norm().item<double>(), 1e-6 * std::max(norm, least)) << name;
+      }
+      fs::remove_all(folder.path() / "ranks");
+    }
+    for (const char* done : {"start", "alone"}) fs::remove_all(folder.path() / done);
   }
 }
 
