@@ -69,6 +69,7 @@ net::Response Role::exchange(const Request& request) const {
                   ? reply->status != 503 && reply->status != 429
                   : reply.error().kind() != ErrorKind::kUnavailable && reply.error().kind() != ErrorKind::kTimeout;
     if (reached) return reply;
+    if (!reply.ok() && reply.error().kind() == ErrorKind::kUnavailable && request.missed) request.missed();
     supervisor_->check();  // what this one waits for may be another role
     supervisor_->wait_ready(name_, deadline);
     return reply.ok() ? net::error_of(*reply, what) : Error(reply.error().kind(), what + ": " + reply.error().what());
@@ -303,11 +304,16 @@ bool Engines::wants(int64_t version) const {
 Engines::Engines(Role router, std::vector<Role> own, std::vector<std::string> external, double late_after_s)
     : router_(std::move(router)), own_(std::move(own)), external_(std::move(external)), late_after_s_(late_after_s) {
   for (const Role& engine : own_) {
-    const auto send = [&engine](const PublishedWeights& weights, const std::function<bool()>& given_up) {
+    const auto missed = [this, &engine] {
+      const std::lock_guard lock(mutex_);
+      missed_.insert(engine.name());
+      ended_.notify_all();
+    };
+    const auto send = [missed, &engine](const PublishedWeights& weights, const std::function<bool()>& given_up) {
       const auto [path, body] = update_request(weights);
-      return installed_weights_from_json(
-          engine.url(),
-          engine.ask({.path = path, .body = body.dump(), .timeout_s = kInstallTimeout, .given_up = given_up}));
+      const Role::Request request{
+          .path = path, .body = body.dump(), .timeout_s = kInstallTimeout, .given_up = given_up, .missed = missed};
+      return installed_weights_from_json(engine.url(), engine.ask(request));
     };
     const auto ended = [this](const Result<InstalledWeights>& outcome) {
       const std::lock_guard lock(mutex_);  // who waits looks under it
@@ -323,19 +329,21 @@ std::vector<InstalledWeights> Engines::install(const PublishedWeights& weights) 
   std::unique_lock lock(mutex_);
   weights_ = weights;
   installing_ = true;
+  missed_.clear();
   for (const auto& delivery : deliveries_) delivery->give(weights);
 
-  // Until all have come to an end; once one has the weights, not for much longer.
+  // Until all have come to an end; once one has the weights, not for those that are down nor much longer for others.
   size_t seen = 0;
   std::optional<Clock::time_point> late;
   while (true) {
-    size_t ended = 0, installed = 0;
+    size_t ended = 0, installed = 0, down = 0;
     for (const auto& delivery : deliveries_) {
       const auto outcome = delivery->outcome(weights.version);
       ended += outcome.has_value();
       installed += outcome && outcome->ok();
+      down += !outcome && missed_.contains(delivery->engine());
     }
-    if (ended == deliveries_.size()) break;
+    if (ended + (installed > 0 ? down : 0) == deliveries_.size()) break;
     if (ended > seen && installed > 0) {
       const auto patience = std::chrono::duration<double>(std::max(late_after_s_, seconds_since(start)));
       late = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);

@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ class Role {
     std::string content_type = "application/json";
     double timeout_s = 60;                // of one exchange
     std::function<bool()> given_up = {};  // nobody wants it any more: not sent again
+    std::function<void()> missed = {};    // called each time that nobody was there, or whoever was there went away
   };
   // The one rule of repeating: where the server cannot be reached, does not answer in time, or has no room (429, 503),
   // waits until the supervisor has the role ready and sends again, for timeout_s and at least five minutes. So only for
@@ -150,9 +152,10 @@ class Engines {
   bool wants(int64_t version) const;
   // Puts the weights on the engines, moves the barrier up to them, and remembers them for engines that come back. An
   // engine that is down is waited for, one that cannot be reached is asked again. Where one has them, no other is
-  // waited for much longer than that one took: a late one gets no request until it has them, too, and is not among the
-  // returned. One that fails once nobody waits for it is wanted() again, by name in the log. Throws naming the engine:
-  // kCorrupt where the file is not the publisher's, kUnavailable where it is beyond restarting.
+  // waited for much longer than that one took, and one that is down not at all: a late one gets no request until it has
+  // them, too, and is not among the returned. One that fails once nobody waits for it is wanted() again, by name in the
+  // log. Throws naming the engine: kCorrupt where the file is not the publisher's, kUnavailable where it is beyond
+  // restarting.
   std::vector<InstalledWeights> install(const PublishedWeights& weights);
   // A fresh engine serves what it was started with: it gets the newest weights before the router knows it. Where their
   // file is damaged or gone, `publish(version)` makes another; where that throws RolledBack, the trainer is waited
@@ -174,6 +177,7 @@ class Engines {
   mutable std::mutex mutex_;
   std::condition_variable ended_;                              // a delivery
   bool installing_ = false;                                    // somebody waits for that
+  std::set<std::string> missed_;                               // engines that were down when they were asked
   PublishedWeights weights_{{}, /*version=*/-1, {}};           // installed last
   int64_t min_version_ = std::numeric_limits<int64_t>::max();  // closed
   std::vector<std::unique_ptr<Delivery>> deliveries_;          // to each of our own; end first

@@ -5,7 +5,6 @@ import concurrent.futures
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from evaluator_server import ADDITION, BINARY, HONEST, Evaluator, prompts_exampl
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import schemas  # beside the folders of tests
+from filters import filtered
 
 WRONG = HONEST.replace("tl.maximum(a, 0.0) * 2", "tl.maximum(a, 0.0) * 3")
 REFUSED = HONEST.replace("tl.arange(0, B)", "tl.arange(0, B + 1)")
@@ -92,13 +92,6 @@ def test_each_role_has_the_endpoints_of_its_document(machines):
     for role, server in [("front", front), ("compile", compile_servers[0]), ("perf", perf_servers[0])]:
         routes = server.get("/routes")["routes"]
         schemas.Api("evaluator").has({(route["method"], route["path"]) for route in routes}, role)
-
-
-def filtered(pid):
-    """How many filters of its calls each process of a server has: itself and those that it began."""
-    state = pathlib.Path(f"/proc/{pid}/status").read_text()
-    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(re.search(r"^Seccomp_filters:\t(\d+)", state, re.M)[1]), *(n for c in children for n in filtered(c))]
 
 
 def test_a_server_that_compiles_answers_and_asks_nobody(machines):

@@ -3,11 +3,13 @@
 import contextlib
 import os
 import pathlib
+import re
 import secrets
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 # Begins the names of all that this process makes. Not its pid: what a killed test left may bear that.
@@ -135,6 +137,86 @@ class Machine:
 
 def ip(*words):
     subprocess.run(["ip", *words], check=True)
+
+
+def asked_from(space, script, *words):
+    """What a Python script says, line by line, that asks from the namespace `space`."""
+    command = ["ip", "netns", "exec", space, sys.executable, "-c", script, *words]
+    asked = subprocess.run(command, capture_output=True, text=True)
+    assert asked.returncode == 0, asked.stderr
+    return asked.stdout.splitlines()
+
+
+def open_ports(address, space):
+    """ADDRESS:PORT of every TCP port of a machine that takes a connection from the namespace `space`."""
+    script = """
+import errno, socket, sys
+socket.setdefaulttimeout(20)
+for port in range(1, 65536):
+    with socket.socket() as stranger:
+        code = stranger.connect_ex((sys.argv[1], port))
+        assert code in (0, errno.ECONNREFUSED), (port, errno.errorcode.get(code))
+        if code == 0: print(f"{sys.argv[1]}:{port}")
+"""
+    return asked_from(space, script, address)
+
+
+def told_to_strangers(addresses, space):
+    """By address, the beginnings of what it says to some first words of who has no key, in the namespace `space`:
+    "ended" and "silence" among them, and "challenge": what a sender of weights asks for its key with, and no more."""
+    script = """
+import concurrent.futures, socket, sys
+def told(address, words):
+    host, port = address.rsplit(":", 1)
+    said = b""
+    try:
+        with socket.create_connection((host, int(port)), timeout=10) as stranger:
+            stranger.sendall(words)
+            said = stranger.recv(1000)
+            while said.startswith(CHALLENGE) and (more := stranger.recv(1000)): said += more
+    except ConnectionError: said = said or b"ended"
+    except TimeoutError: said = said or b"silence"
+    return b"challenge" if said.startswith(CHALLENGE) and len(said) == 24 else said[:12] or b"ended"
+CHALLENGE = b"TFBULK1\\n"
+words = (b"GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n", b"0" * 32 + b" serve\\n", b"x" * 200 + b"\\r\\n\\r\\n")
+asked = [(address, each) for address in sys.argv[1:] for each in words]
+with concurrent.futures.ThreadPoolExecutor(64) as pool:
+    for (address, _), said in zip(asked, pool.map(told, *zip(*asked))):
+        print(address, ascii(said.decode("latin1").rstrip())[1:-1])
+"""
+    told = {address: set() for address in addresses}
+    for line in asked_from(space, script, *addresses) if addresses else []:
+        address, _, said = line.partition(" ")
+        told[address].add(said)
+    return told
+
+
+# What tells a stranger nothing: without a key, or where it speaks no HTTP.
+REFUSALS = {"ended", "challenge", "HTTP/1.1 401", "HTTP/1.1 400"}
+
+
+def with_children(pid):
+    """The process and all that came of it."""
+    parents = {}
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            text = stat.read_text()
+            parents.setdefault(int(text[text.rindex(")") + 2 :].split()[1]), []).append(int(text.split()[0]))
+    found = [pid]
+    for each in found:
+        found += parents.get(each, [])
+    return found
+
+
+def ports_of_others(pid):
+    """Of this machine where it is reached at `head`, those where processes listen that did not come of this one."""
+    listed = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
+    ours, ports = set(with_children(pid)), set()
+    for line in listed.splitlines():
+        listens = set(map(int, re.findall(r"pid=(\d+)", line)))
+        if listens and not listens & ours:
+            ports.add(f"{Machine.head}:{line.split()[3].rpartition(':')[2]}")
+    return ports
 
 
 def remove_all(machines):

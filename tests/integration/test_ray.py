@@ -2,6 +2,7 @@
 costs a step: its roles come back elsewhere and the weights are those of a run on this machine alone."""
 
 import contextlib
+import json
 import os
 import pathlib
 import random
@@ -14,8 +15,8 @@ import time
 
 import pytest
 
-from machines import OURS, SMALL, Machine, flags, remove_all, require_namespaces
-from test_run import BINARY, RECIPE, ROOT, Run, weights_in
+from machines import OURS, SMALL, Machine, flags, remove_all, require_namespaces, told_to_strangers, with_children
+from test_run import BINARY, RECIPE, ROOT, HeldDisk, Run, weights_in
 
 RAY = (
     pathlib.Path(
@@ -44,7 +45,8 @@ QUICK = {
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "4",
-    "RAY_raylet_start_wait_time_s": "60",
+    "RAY_raylet_start_wait_time_s": "300",
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "300",
 }
 
 
@@ -92,19 +94,6 @@ class Node(Machine):
             self.joined()
 
 
-def with_children(pid):
-    """The process and all that came of it."""
-    parents = {}
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            text = stat.read_text()
-            parents.setdefault(int(text[text.rindex(")") + 2 :].split()[1]), []).append(int(text.split()[0]))
-    found = [pid]
-    for each in found:
-        found += parents.get(each, [])
-    return found
-
-
 @pytest.fixture
 def cluster(standing_cluster):
     """With all of its nodes, whatever the test before did to them."""
@@ -122,7 +111,7 @@ def standing_cluster(tmp_path_factory):
         nodes = [Node(number, folder) for number in (1, 2)]
         pathlib.Path(TEMPORARY).mkdir()
         head = start_ray(
-            *(Machine.head, folder, "--num-cpus", "2", "--head", "--port", PORT, "--temp-dir", TEMPORARY),
+            *(Machine.head, folder, "--num-cpus", "4", "--head", "--port", PORT, "--temp-dir", TEMPORARY),
             *("--include-dashboard", "true", "--dashboard-host", Machine.head, "--dashboard-port", DASHBOARD),
             *("--ray-client-server-port", CLIENTS),
         )
@@ -144,14 +133,14 @@ def standing_cluster(tmp_path_factory):
 
 
 def wait_for_text(text, log):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while text not in log.read_text():
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.05)
 
 
 def wait_for_port(port, process, log):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while socket.socket().connect_ex((Machine.head, port)) != 0:
         assert process.poll() is None and time.monotonic() < deadline, log.read_text()
         time.sleep(0.05)
@@ -165,9 +154,9 @@ def alone(tmp_path_factory):
     return run
 
 
-def on_cluster(folder, settings, *words, output="cluster"):
+def on_cluster(folder, settings, *words, output="cluster", **more):
     address = ["--launcher", "ray", "--ray-address", f"{Machine.head}:{PORT}"]
-    return Run(folder, *address, *flags(SMALL + settings), *words, output=output)
+    return Run(folder, *address, *flags(SMALL + settings), *words, output=output, **more)
 
 
 def placed(nodes):
@@ -183,23 +172,6 @@ def placed(nodes):
 
 def hosts_of(run):
     return {role["name"]: role["host"] for role in run.status()["roles"]}
-
-
-def open_to_strangers(addresses, space):
-    """Which of these answer a stranger with anything but an end, asked from another namespace."""
-    script = """
-import socket, sys
-for address in sys.argv[1:]:
-    host, port = address.rsplit(":", 1)
-    for words in (b"GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n", b"0" * 32 + b" serve\\n", b"x" * 200):
-        with socket.create_connection((host, int(port)), timeout=20) as stranger:
-            stranger.sendall(words)
-            try:
-                if stranger.recv(1): print(address)
-            except ConnectionResetError: pass
-"""
-    command = ["ip", "netns", "exec", space, "python3", "-c", script, *addresses]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
 def listening_here():
@@ -235,7 +207,7 @@ def submitted(*words):
 def test_a_submitted_run_is_a_job_of_the_cluster(alone, cluster, tmp_path):
     # Its hosts are the cluster's own, since the recipe names none.
     (tmp_path / "small.yaml").write_text(RECIPE)
-    settings = flags([*SMALL, "stages=[sft]", "placement.actor.dp=1"])
+    settings = flags([*SMALL, "stages=[sft, bench]", "bench.models=[sft]", "placement.actor.dp=1"])
     job = submitted(tmp_path / "small.yaml", "--output", tmp_path / "cluster", *settings)
     assert job.returncode == 0, job.stdout + job.stderr
     assert job.stdout.startswith("job raysubmit_") and "sft done in" in job.stdout
@@ -246,9 +218,13 @@ def test_a_submitted_run_is_a_job_of_the_cluster(alone, cluster, tmp_path):
     again = submitted(tmp_path / "small.yaml", "--output", tmp_path / "cluster", *settings)
     assert again.returncode == 1 and "the job failed" in again.stderr and "--resume" in again.stdout, again.stdout
     words = [BINARY, "run", tmp_path / "small.yaml", "--launcher", "ray", "--output", tmp_path / "cluster", *settings]
-    address = ["--address", f"http://{Machine.head}:{DASHBOARD}"]
-    by_ray = subprocess.run([RAY, "job", "submit", *address, "--", *words], capture_output=True, text=True, timeout=300)
-    assert by_ray.returncode == 1 and "--resume" in by_ray.stdout, by_ray.stdout + by_ray.stderr
+    by_ray = [RAY, "job", "submit", "--address", f"http://{Machine.head}:{DASHBOARD}", "--", *words]
+    refused, shown = (
+        subprocess.run([*by_ray, *more], capture_output=True, text=True, timeout=300) for more in ([], ["--resume"])
+    )
+    assert refused.returncode == 1 and "--resume" in refused.stdout, refused.stdout + refused.stderr
+    assert shown.returncode == 0 and "this run is finished" in shown.stdout, shown.stdout + shown.stderr
+    assert "pass@1" in shown.stdout and str(tmp_path / "cluster/result.json") in shown.stdout, shown.stdout
 
 
 def environments(node):
@@ -257,33 +233,63 @@ def environments(node):
     return [pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in mine]
 
 
+def placement_groups():
+    """State and nodes of each that there is, as Ray says them."""
+    script = """
+import json, ray, sys
+ray.init(sys.argv[1], log_to_driver=False, logging_level="ERROR")
+at = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+groups = [group for group in ray.util.placement_group_table().values() if group["state"] != "REMOVED"]
+nodes = {group["name"]: sorted(at[node] for node in group["bundles_to_node_id"].values()) for group in groups}
+print(json.dumps({group["name"]: [group["state"], *nodes[group["name"]]] for group in groups}))
+"""
+    words = [RAY.parent / "python", "-c", script, f"{Machine.head}:{PORT}"]
+    return json.loads(subprocess.run(words, capture_output=True, text=True, check=True, timeout=120).stdout)
+
+
 def test_a_node_killed_at_any_instant_costs_its_step_alone(alone, cluster, tmp_path, monkeypatch):
     # A cache of its own: the binary reaches the nodes by the launcher, as it does the first time.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    run = on_cluster(tmp_path, placed(cluster), "--ray-runtime-env", '{"env_vars": {"OF_RUNTIME_ENV": "a"}}')
-    run.wait_for(lambda: run.status()["stage"] == "rl" and hosts_of(run).get("trainer"), "RL")
+    disk = HeldDisk(tmp_path)  # it takes no bench's results before the cluster was looked at
+    disk.refuse("figures.json")
+    settings = [*placed(cluster), "stages=[data, sft, rl, bench]"]
+    runtime_env = ["--ray-runtime-env", '{"env_vars": {"OF_RUNTIME_ENV": "a"}}']
+    run = on_cluster(tmp_path, settings, *runtime_env, program=disk.program)
+    disk.wait_for_one(run, "figures.json")
     first, second = (node.address for node in cluster)
+    assert placement_groups() == {
+        "actor": ["CREATED", first],
+        "rollout": ["CREATED", first, second],
+        "eval": ["CREATED", Machine.head],
+    }
+    seen = [environment for node in cluster for environment in environments(node)]
+    assert len(seen) >= 4 and all(b"OF_RUNTIME_ENV=a" in environment for environment in seen)
+    # On the nodes nothing of ours listens beyond loopback; here the tunnel does, and tells strangers nothing.
+    assert [[who for _, who in node.listening() if '"tritonforge"' in who] for node in cluster] == [[], []]
+    listening = listening_here()
+    assert listening and all(address.startswith(f"{Machine.head}:") for address in listening)
+    told = told_to_strangers(listening, cluster[1].space)
+    assert all(said == {"ended"} for said in told.values()), told
+    disk.take("figures.json")
+    run.wait_for(lambda: run.status()["stage"] == "rl" and hosts_of(run).get("trainer"), "RL")
     assert {name: host for name, host in hosts_of(run).items() if host} == {
         "trainer": first,
         "engine-0": first,
         "engine-1": second,
         "evaluator": Machine.head,
     }
-    seen = [environment for node in cluster for environment in environments(node)]
-    assert len(seen) >= 6 and all(b"OF_RUNTIME_ENV=a" in environment for environment in seen)
-    # On the nodes nothing of ours listens beyond loopback; here the tunnel does, and tells strangers nothing.
-    assert [[who for _, who in node.listening() if '"tritonforge"' in who] for node in cluster] == [[], []]
-    listening = listening_here()
-    assert listening and all(address.startswith(f"{Machine.head}:") for address in listening)
-    assert open_to_strangers(listening, cluster[1].space) == []
+    run.wait_for(lambda: run.query("SELECT count(*) FROM groups WHERE id LIKE 'rl-1-%'") != [(0,)], "the first step")
     after = random.uniform(0, 3)
-    print(f"the node is killed {after:.3f} s later")
+    print(f"the node is killed {after:.3f} s after the first step began")
     time.sleep(after)
     cluster[0].kill()
     said = run.finish()
     assert run.weights("rl") == alone.weights("rl"), said[-3000:]
     assert run.weights("sft") == alone.weights("sft")
     assert [step["step"] for step in run.steps("rl")] == [1, 2]
+    assert [(row["name"], row["samples"]) for row in run.table()] == [
+        (name, 2) for name in ("base", "sft", "rl") for _ in (1, 2)
+    ]
     assert len(list((tmp_path / "cache/tritonforge/nodes").iterdir())) == 1
 
 

@@ -469,7 +469,7 @@ def test_a_closed_pipe_is_no_error(undisturbed, tmp_path):
 
 
 class HeldDisk:
-    """The disk of a run that takes no file NAME from refuse(NAME) to take(NAME), once one waits a minute at most."""
+    """The disk of a run that takes no file NAME from refuse(NAME) to take(NAME), once one waits at most 5 minutes."""
 
     def __init__(self, folder):
         self.folder = folder / "held"
@@ -483,7 +483,7 @@ class HeldDisk:
 
     def wait_for_one(self, run, name):
         run.wait_for((self.folder / f"{name}.held").exists, f"a {name} that is written")
-        self.last[name] = threading.Timer(60, (self.folder / name).unlink)
+        self.last[name] = threading.Timer(300, (self.folder / name).unlink)
         self.last[name].start()
 
     def take(self, name):

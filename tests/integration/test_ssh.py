@@ -1,8 +1,6 @@
 """`run --launcher ssh` over three machines: this one and two network namespaces with an sshd each. What a host's end
 costs is a step: its roles come back elsewhere and the weights are those of a run on this machine alone."""
 
-import concurrent.futures
-import http.client
 import json
 import os
 import pathlib
@@ -12,13 +10,28 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 
 import pytest
 
-from machines import PLACED, SMALL, Machine, flags, require_sshd, ssh_nodes, weights_tls
-from test_run import BINARY, ROOT, Run
+from front_door import PROBLEM, RIGHT
+from machines import (
+    PLACED,
+    REFUSALS,
+    SMALL,
+    Machine,
+    flags,
+    open_ports,
+    ports_of_others,
+    require_sshd,
+    ssh_nodes,
+    told_to_strangers,
+    weights_tls,
+)
+from test_run import BINARY, RECIPE, ROOT, HeldDisk, Run
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from filters import filtered  # beside the folders of tests
 
 
 @pytest.fixture
@@ -38,6 +51,18 @@ def alone(tmp_path_factory):
 
 def hosts_of(run):
     return {role["name"]: role["host"] for role in run.status()["roles"]}
+
+
+def told_of_ours(run, nodes, before_it):
+    """By address, what a stranger on another machine is told by each port of this one and of the nodes: not by the
+    nodes' sshd, nor here by what other programs have or was open `before_it`."""
+    first, second = nodes
+    here = set(open_ports(Machine.head, first.space)).difference(before_it, ports_of_others(run.process.pid))
+    told = told_to_strangers([*here, *open_ports(second.address, first.space)], first.space)
+    told |= told_to_strangers(open_ports(first.address, second.space), second.space)
+    sshds = [told.pop(f"{node.address}:2222") for node in nodes]  # which the scan has found, then
+    assert sshds == 2 * [{"SSH-2.0-Open"}]
+    return told
 
 
 def test_rounds_are_refused_where_tls_is_asked_for(tmp_path, monkeypatch):
@@ -65,8 +90,11 @@ def test_a_host_killed_in_the_middle_of_a_step_costs_that_step_alone(alone, node
             monkeypatch.setenv(name, file)
     way = "tcp" if weights == "tls" else weights
     settings = SMALL + PLACED + [f"placement.ssh_config={tmp_path}/ssh_config", f"placement.weights={way}"]
-    run = Run(tmp_path, "--launcher", "ssh", *flags(settings), output="cluster")
-    run.wait_for_rl_step(1)
+    before_it = open_ports(Machine.head, nodes[0].space)
+    disk = HeldDisk(tmp_path)  # it does not take what the first step of RL made before the machines were asked
+    disk.refuse("trajectories.jsonl")
+    run = Run(tmp_path, "--launcher", "ssh", *flags(settings), output="cluster", program=disk.program)
+    disk.wait_for_one(run, "trajectories.jsonl")
     before = hosts_of(run)
     assert {name: before[name] for name in before if name != "dashboard"} == {
         "trainer": "node-1",
@@ -79,19 +107,17 @@ def test_a_host_killed_in_the_middle_of_a_step_costs_that_step_alone(alone, node
         "buffer": "",
     }
     # Roles listen on their own loopback alone, but for the trainer's weights where they do not go through the folder,
-    # and in a round of theirs its members.
-    run.wait_for(
-        lambda: (
-            [len([at for at, _ in node.listening() if not at.endswith(":2222")]) for node in nodes]
-            == [0 if weights == "folder" else 1, 0]
-        ),
-        "nothing else to listen",
-    )
+    # and in a round of theirs its members: none is under way. What can be reached asks for a key.
+    told = told_of_ours(run, nodes, before_it)
+    assert all(said <= REFUSALS for said in told.values()), told
+    assert [at.rpartition(":")[0] for at in told] == ([] if weights == "folder" else [nodes[0].address]), told
     assert len(list((tmp_path / "cache/tritonforge/nodes").iterdir())) == 1
     # No word of a job, a key least of all, is part of a command line on the node.
     shown = [pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for node in nodes for pid in node.pids()]
     agents = [line for line in shown if line.endswith(b"agent\0")]
     assert len(agents) >= 4 and not any(b"TRITONFORGE_INSTANCE" in line for line in shown)
+    disk.take("trajectories.jsonl")
+    run.wait_for_rl_step(1)
     nodes[0].kill()
     run.wait_for(lambda: hosts_of(run).get("trainer") not in ("node-1", None), "the trainer elsewhere")
     said = run.finish()
@@ -101,6 +127,49 @@ def test_a_host_killed_in_the_middle_of_a_step_costs_that_step_alone(alone, node
     assert steps == [1, 2]
     log = (tmp_path / "cluster/logs").iterdir()
     assert {path.name for path in log} >= {"trainer.log", "engine-0.log"}
+
+
+def served_at(node, kind):
+    """The process of a role there."""
+    words = {pid: pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in node.pids()}
+    (pid,) = [pid for pid in words if words[pid][1:3] == [b"serve", kind.encode()]]
+    return pid
+
+
+def judged(evaluator, candidate):
+    body = {"problem": {"id": "relu", "source": PROBLEM.format(operator="relu")}, "candidate": candidate}
+    request = urllib.request.Request(
+        f"{evaluator}/v2/evaluations", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=400) as reply:
+        return json.load(reply)
+
+
+def test_the_recipe_of_three_machines_gives_what_one_gives(alone, nodes, tmp_path):
+    """From the data to the table; and what judges on a node can reach nobody there."""
+    disk = HeldDisk(tmp_path)  # it does not take what the first step of RL made before the node was looked at
+    disk.refuse("trajectories.jsonl")
+    run = Run(
+        *(tmp_path, "--launcher", "ssh"),
+        *flags([*SMALL, "stages=[data, sft, rl, bench]", f"placement.ssh_config={tmp_path}/ssh_config"]),
+        program=disk.program,
+        text=RECIPE.replace("quickstart.yaml", "cpu-cluster.yaml"),
+    )
+    disk.wait_for_one(run, "trajectories.jsonl")
+    evaluator, engine = served_at(nodes[1], "evaluator"), served_at(nodes[1], "engine")
+    assert min(filtered(evaluator)) > filtered(engine)[0]
+    roles = {role["name"]: role for role in run.status()["roles"]}
+    # The engine beside it answers on their loopback, and a candidate does not get there.
+    url = roles["engine-1"]["url"]
+    nodes[1].inside(sys.executable, "-c", f"import urllib.request; urllib.request.urlopen('{url}/health', timeout=60)")
+    reaching = f"import socket; socket.create_connection(('127.0.0.1', {url.rpartition(':')[2]}), timeout=60)"
+    candidate = RIGHT.replace("        n = x.numel()", f"        {reaching}\n        n = x.numel()")
+    verdicts = [judged(roles["evaluator"]["url"], source) for source in (RIGHT, candidate)]
+    assert [verdict["error_kind"] for verdict in verdicts] == ["", "forbidden"], verdicts
+    disk.take("trajectories.jsonl")
+    run.finish()
+    assert run.weights("rl") == alone.weights("rl")
+    assert [row["samples"] for row in run.table()] == 6 * [2]
 
 
 def test_a_host_that_lacks_something_is_named_before_anything_starts(nodes, tmp_path):
@@ -247,11 +316,38 @@ def test_a_signal_while_hosts_are_prepared_ends_the_run(tmp_path, monkeypatch):
     assert "stopped by Terminated while the hosts were prepared; nothing was started" in said
 
 
-def test_a_placement_of_two_ranks_trains_as_one_process_does(tmp_path):
+def ranks_of(run):
+    """The trainer's processes, once the status has them."""
+    run.wait_for(lambda: any(role["name"] == "trainer" for role in run.status()["roles"]), "the ranks in the status")
+    return next(role["pids"] for role in run.status()["roles"] if role["name"] == "trainer")
+
+
+def cores_of(pid):
+    """Those that any of its threads may run on."""
+    return set().union(*(os.sched_getaffinity(int(task)) for task in os.listdir(f"/proc/{pid}/task")))
+
+
+def variable(pid, name):
+    words = pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return dict(word.partition("=")[::2] for word in words).get(name)
+
+
+def test_a_placement_of_two_ranks_trains_as_one_process_does(tmp_path, monkeypatch):
+    """And each rank sees what it was given alone."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")  # of this process, which a placement on cores gives to nobody
+    cores = sorted(os.sched_getaffinity(0))[:2]
     losses = []
     for ranks in (1, 2):
-        settings = ["stages=[sft]", "sft.steps=2", f"placement.actor.dp={ranks}"]
-        run = Run(tmp_path, *flags(settings), output=f"ranks-{ranks}")
+        (tmp_path / f"disk-{ranks}").mkdir()
+        disk = HeldDisk(tmp_path / f"disk-{ranks}")  # it takes no step before the ranks were looked at
+        disk.refuse("steps.jsonl")
+        settings = ["stages=[sft]", "sft.steps=2", f"placement.actor={{dp: {ranks}, core_ids: {cores}}}"]
+        run = Run(tmp_path, *flags(settings), output=f"ranks-{ranks}", program=disk.program)
+        disk.wait_for_one(run, "steps.jsonl")
+        pids = ranks_of(run)
+        assert [cores_of(pid) for pid in pids] == ([set(cores)] if ranks == 1 else [{core} for core in cores])
+        assert [variable(pid, "CUDA_VISIBLE_DEVICES") for pid in pids] == ranks * [""]
+        disk.take("steps.jsonl")
         run.finish()
         losses.append([step["loss"] for step in run.steps("sft")])
         assert f"dp: {ranks}" in (run.output / "trainer-sft.yaml").read_text()
@@ -262,7 +358,11 @@ TAKES_PORTS = """
 import os, socket, sys
 parts = 32  # processes: none has more files than it may
 mine = next((part for part in range(1, parts) if os.fork() == 0), 0)
-taken = [socket.create_server((sys.argv[1], port)) for port in range(20000 + mine, 32768, parts) if port % 64]
+taken = []
+for port in range(20000 + mine, 32768, parts):
+    if port % 64 == 0: continue
+    taken.append(socket.socket())
+    taken[-1].bind((sys.argv[1], port))
 os.write(1, b"taken\\n")  # whole
 sys.stdin.read()
 """
@@ -279,38 +379,21 @@ def take_most_ports(node):
 def test_ranks_on_two_hosts_train_as_one_process_does(alone, nodes, tmp_path):
     other = take_most_ports(nodes[0])
     settings = [*SMALL, "stages=[sft]", "placement.hosts=[node-1, node-2]", "placement.actor.dp=2"]
-    run = Run(tmp_path, "--launcher", "ssh", *flags([*settings, f"placement.ssh_config={tmp_path}/ssh_config"]))
-    answers = {}
-
-    def rendezvous_answers():
-        met = [ours_beyond_loopback(node) for node in nodes]
-        answers.clear()
-        if all(met):
-            with concurrent.futures.ThreadPoolExecutor() as pool:
-                addresses = [at for node in met for at in node]
-                answers.update(zip(addresses, pool.map(answer_of, addresses), strict=True))
-        return any(answers.values())
-
-    # What the ranks tell each other goes between the hosts, and is all that listens there: the rendezvous of rank 0,
-    # which asks for a key, and the collectives of both, which are Gloo's and ask for none.
-    run.wait_for(rendezvous_answers, "ranks that have met")
-    assert [answer for answer in answers.values() if answer] == [401], answers
+    settings.append(f"placement.ssh_config={tmp_path}/ssh_config")
+    before_it = open_ports(Machine.head, nodes[0].space)
+    disk = HeldDisk(tmp_path)  # it takes no step before the machines were asked
+    disk.refuse("steps.jsonl")
+    run = Run(tmp_path, "--launcher", "ssh", *flags(settings), program=disk.program)
+    disk.wait_for_one(run, "steps.jsonl")
+    # What the ranks tell each other goes between the hosts, and is all that can be reached there: the rendezvous of
+    # rank 0, which asks for a key, and the collectives of both, which are Gloo's, ask for none and wait.
+    told = told_of_ours(run, nodes, before_it)
+    collectives = {at for at, said in told.items() if said == {"silence"}}
+    refusing = {at for at, said in told.items() if said <= REFUSALS}
+    assert told.keys() == collectives | refusing and len(refusing) == 1, told
+    assert {at.rpartition(":")[0] for at in collectives} == {node.address for node in nodes}, told
+    disk.take("steps.jsonl")
     run.finish()
     losses = [[step["loss"] for step in each.steps("sft")] for each in (run, alone)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     other.communicate()
-
-
-def answer_of(address):
-    """The status of an HTTP server without a key; None: it speaks no HTTP, or not soon: the run would be over."""
-    try:
-        urllib.request.urlopen(f"http://{address}/", timeout=1)
-        return 200
-    except urllib.error.HTTPError as error:
-        return error.code
-    except (OSError, http.client.HTTPException):
-        return None
-
-
-def ours_beyond_loopback(node):
-    return [at for at, who in node.listening() if '"tritonforge"' in who]

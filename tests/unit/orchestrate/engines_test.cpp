@@ -212,6 +212,16 @@ TEST_F(EnginesTest, AnEngineThatHangsDelaysNobodyAndCatchesUpWithTheNewest) {
   EXPECT_THAT(versions, Not(Contains("5")));
 }
 
+// It would be waited for all that time, were it there and silent.
+TEST_F(EnginesTest, AnEngineThatIsDownIsNotWaitedForOnceAnotherHasTheWeights) {
+  answer_with([](int) { return net::Response::json(engine("4", "ab")); });
+  const std::string nobody = fmt::format("http://127.0.0.1:{}", free_port());
+  Engines engines(role("router"), {role("engine-0"), Role(supervisor, "engine-0", nobody)}, {},
+                  /*late_after_s=*/3600);
+  EXPECT_EQ(engines.install({file, 4, {{"norm", "ab"}}}).size(), 1u);
+  EXPECT_FALSE(engines.wants(4)) << "it is only late";
+}
+
 TEST_F(EnginesTest, ALateEngineIsNotGivenWhatWasReplaced) {
   net::HttpServer late({.worker_threads = 1});
   std::atomic<bool> back{false};
