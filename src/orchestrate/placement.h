@@ -49,8 +49,11 @@ struct Degrees {
     v("dp", dp, at_least(0), "data parallel degree; 0 = what the group's GPUs are enough for, without GPUs 1");
     v("ep", ep, at_least(1), "expert parallel degree; divides dp * cp");
   }
-  parallel::ParallelDims dims() const {  // dp: known
-    return {.tp = tp, .cp = cp, .pp = pp, .pp_chunks = pp_chunks, .dp = dp, .ep = ep, .cp_form = cp_form};
+  // dp: known. dims: what is no degree of them stays.
+  parallel::ParallelDims dims(parallel::ParallelDims dims = {}) const {
+    dims.tp = tp, dims.cp = cp, dims.pp = pp, dims.pp_chunks = pp_chunks, dims.dp = dp, dims.ep = ep;
+    dims.cp_form = cp_form;
+    return dims;
   }
 };
 

@@ -210,11 +210,7 @@ train::TrainConfig trainer_config(const RecipeConfig& config, const train::Train
   result.model = model.string();
   result.dtype = config.model.dtype;
   result.device = config.model.device;
-  if (config.placement.given()) {
-    result.parallel = config.layout().actor_degrees.dims();
-    result.parallel.timeout_s = section.parallel.timeout_s;
-    result.parallel.lost_after_s = section.parallel.lost_after_s;
-  }
+  if (config.placement.given()) result.parallel = config.layout().actor_degrees.dims(section.parallel);
   result.seed = config.seed;
   result.total_steps = total_steps;
   result.max_staleness = config.rl.max_staleness + config.rl.update_interval - 1 +

@@ -17,8 +17,8 @@ namespace tritonforge::train {
 namespace {
 
 constexpr int64_t kCode = int64_t{384} << 20;  // of kernels, loaded when they first run
-// Of NCCL for a group that sends from rank to rank, or shares out what cannot be divided: as measured on two H200. A
-// tensor-parallel group's equal shares take next to nothing.
+// Of NCCL for a group that sends from rank to rank, or shares out what cannot be divided: as measured on two H200,
+// where something arrives. A tensor-parallel group's equal shares take next to nothing.
 constexpr int64_t kCommunicator = int64_t{896} << 20;
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
@@ -50,7 +50,8 @@ MemoryPlan with(const model::ModelConfig& shape, int64_t parameters, const Train
                              : 0;
     return gpu::Layers::workspace_bytes(shape, rows, train, waiting) + head + gpu::kProductsWorkspace;
   };
-  const int64_t groups = (dims.cp > 1) + (dims.dp * dims.cp > 1) + 2 * (dims.pp > 1);
+  // A pipeline's first stage receives gradients alone, its last one activations.
+  const int64_t groups = (dims.cp > 1) + (dims.dp * dims.cp > 1) + !shape.embeds() + !shape.predicts();
   const int64_t staging = dims.dp * dims.cp > 1 && dims.peer_copies ? parallel::kCopiesStaging : 0;
   const OfWeight bytes = of_weight(config.optimizer_state);
   const int64_t states = parameters * bytes.states / (dims.dp * dims.cp);

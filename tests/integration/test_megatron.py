@@ -61,8 +61,9 @@ def expect_scores(model, theirs):
         torch.testing.assert_close(torch.tensor(ours["log_probs"]), torch.tensor(log_probs), atol=2e-4, rtol=0)
 
 
-def test_what_two_ranks_of_megatron_write_is_read(tmp_path):
-    config = saved(tmp_path / "like", "qwen3", num_attention_heads=8)
+@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
+def test_what_two_ranks_of_megatron_write_is_read(tmp_path, family):
+    config = saved(tmp_path / "like", family, num_attention_heads=8)
     checkpoint = tmp_path / "megatron/iter_0000012"
     checkpoint.mkdir(parents=True)
     theirs = megatron(tmp_path, "write", checkpoint, config, tp=2)
@@ -71,10 +72,11 @@ def test_what_two_ranks_of_megatron_write_is_read(tmp_path):
     expect_scores(tmp_path / "ours", theirs)
 
 
-# q, k and v have biases, the head is the embedding; one rank and two read it.
+# Biases of q, k and v and an embedding that is the head, or norms of heads and a head of its own; one rank and two.
 @pytest.mark.parametrize("tp", [1, 2])
-def test_what_we_write_is_read_by_megatron(tmp_path, tp):
-    config = saved(tmp_path / "model", "qwen2", tie_word_embeddings=True)
+@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
+def test_what_we_write_is_read_by_megatron(tmp_path, family, tp):
+    config = saved(tmp_path / "model", family, tie_word_embeddings=family == "qwen2")
     converted("--model", tmp_path / "model", "--to", "torch_dist", "--output", tmp_path / "out")
     assert (tmp_path / "out/latest_checkpointed_iteration.txt").read_text() == "release"
     expect_scores(tmp_path / "model", megatron(tmp_path, "read", tmp_path / "out/release", config, tp))

@@ -497,7 +497,7 @@ def test_a_killed_engine_delays_nobody_and_catches_up(machines, tmp_path, monkey
         assert engines[0].get("/get_weight_version")["weight_version"] == "3"
 
 
-LAYOUTS = [{"tp": 2}, {"pp": 2}, {"tp": 2, "pp": 2}, {"dp": 2}]
+LAYOUTS = [{"tp": 2}, {"pp": 2}, {"tp": 2, "pp": 2}, {"tp": 2, "cp": 2}, {"dp": 2}]
 
 
 @pytest.mark.parametrize("degrees", LAYOUTS, ids=str)

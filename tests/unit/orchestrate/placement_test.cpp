@@ -189,6 +189,17 @@ TEST_F(PlacedRecipe, DecidesDevicesEnginesAndDegrees) {
   EXPECT_EQ(trainer.device, "cuda:0");
 }
 
+TEST_F(PlacedRecipe, LeavesWhatIsNoDegreeOfTheTrainersRanks) {
+  const RecipeConfig config = load(
+      "{actor: {gpus: 2, dp: 2}, rollout: {gpus: 1}}",
+      {"rl.train.parallel.peer_copies=false", "rl.train.parallel.timeout_s=7", "rl.train.parallel.lost_after_s=3"});
+  const parallel::ParallelDims dims = trainer_config(config, config.rl.train, "rl", "m", "run", 3).parallel;
+  EXPECT_EQ(dims.dp, 2);
+  EXPECT_FALSE(dims.peer_copies);
+  EXPECT_EQ(dims.timeout_s, 7);
+  EXPECT_EQ(dims.lost_after_s, 3);
+}
+
 TEST_F(PlacedRecipe, GivesAnEngineTheGpusOfItsRanks) {
   const RecipeConfig config = load("{actor: {gpus: 2}, rollout: {gpus: 4, tp: 2}}");
   EXPECT_EQ(config.engine.count, 2);
