@@ -11,6 +11,7 @@
 #include "base/named_enum.h"
 #include "base/options.h"
 #include "base/url.h"
+#include "contract/priority.h"
 #include "contract/verdict.h"
 #include "tokenizer/chat_template.h"
 
@@ -109,6 +110,7 @@ struct RolloutOptions {
   std::string router, evaluator;
   std::string chat_model;   // asked as chat completions of `router`, under this name; empty: as tokens
   bool keep_turns = false;  // each turn is durable as it ends, not only the trajectory
+  Priority priority = Priority::kTraining;
 
   template <typename V>
   void describe(V& v) {
@@ -138,6 +140,7 @@ struct RolloutOptions {
       "tokens");
     v("keep_turns", keep_turns, by_run(),
       "each answer and each verdict is durable before what follows it: after a restart neither is asked for again");
+    v("priority", priority, by_run(), "what the router lets go first: training, or evaluation once no training waits");
   }
 };
 // Absent fields keep their defaults. Throws kUsage: an unknown key or name with the nearest one, a value out of range.

@@ -123,6 +123,7 @@ BenchEnd run_bench(RunContext& run, const std::string& stage) {
   results.request = run.config.rollout_request(bench.sampling,
                                                *std::max_element(bench.turns.begin(), bench.turns.end()));
   results.request.keep_turns = true;
+  results.request.priority = Priority::kEvaluation;
   results.samples_per_problem = bench.samples;
   results.seed = run.config.seed;
   std::vector<GroupSpec> groups;

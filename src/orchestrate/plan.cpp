@@ -49,7 +49,8 @@ class Planned {
     if (config_.model.is_chat()) {
       add("model", "", "external", fmt::format("{} at {}", config_.model.chat_name, config_.model.chat_url)).port = "";
     } else {
-      add("router", "", "cpu", "least-loaded");
+      const int limit = config_.router.admission.max_running;
+      add("router", "", "cpu", config_.router.policy + (limit > 0 ? fmt::format(", {} requests at once", limit) : ""));
     }
     for (const auto& url : config_.engine.external) add("engine", "", "external", url).port = "";
     const int64_t tp = plan_.layout.engine_degrees.tp;

@@ -16,6 +16,7 @@
 #include "orchestrate/supervisor.h"
 #include "orchestrate/trackers.h"
 #include "rollout/options.h"
+#include "router/options.h"
 #include "train/config.h"
 
 namespace tritonforge::orchestrate {
@@ -210,6 +211,7 @@ struct RecipeConfig {
   RlSection rl;
   BenchSection bench;
   EngineSection engine;
+  router::RouterOptions router;
   EvaluatorSection evaluator;
   SupervisorOptions supervisor;
   TrackingSection tracking;
@@ -229,6 +231,7 @@ struct RecipeConfig {
     v("rl", rl, "reinforcement learning");
     v("bench", bench, "measurement on held-out problems");
     v("engine", engine, "inference engines");
+    v("router", router, in_recipe(), "which engine takes a request, and which request waits");
     v("evaluator", evaluator, "how candidates are judged");
     v("supervisor", supervisor, "when a role is restarted");
     v("tracking", tracking, "who else gets the run's figures");

@@ -127,7 +127,7 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
   if (!config.generates()) return specs;
 
   if (!config.model.is_chat()) {
-    RoleSpec router = role("router", "router", engines.router_url(), {});
+    RoleSpec router = role("router", "router", engines.router_url(), to_flags(config.router));
     router.on_ready = [this](bool restarted) { engines.bring_up_router(restarted); };
     router.restart_when_red = false;  // it is red where its engines are
     if (const char* key = std::getenv(net::kPeerKeyVariable); key != nullptr && !config.engine.external.empty())

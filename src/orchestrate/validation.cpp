@@ -57,6 +57,7 @@ RolloutFigures Validation::measure(int64_t step) {
     group.n_samples = config.rl.validation.samples;
     group.seed = Rng::derive(seed, i) >> 1;  // the same draws after every step
     group.options = config.rollout_request(config.rl.sampling, config.rollout.max_turns);
+    group.options.priority = Priority::kEvaluation;
     request.group_ids.push_back(group.id);
   }
   request.count = static_cast<int64_t>(groups.size());

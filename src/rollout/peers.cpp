@@ -39,6 +39,10 @@ std::string health_of(std::string base) {
   return base + "/health";
 }
 
+net::Headers priority_of(const GroupSpec& group) {
+  return {{kPriorityHeader, std::string(name_of(group.options.priority))}};
+}
+
 net::AsyncRequest post(const std::string& url, const Json& body, const std::string& request_id, double timeout_s,
                        const std::string& key) {
   constexpr double kConnectSeconds = 10;
@@ -133,18 +137,21 @@ Result<net::Response> Peers::exchange(const std::shared_ptr<const net::AsyncRequ
   return response;
 }
 
-Result<Json> Peers::call(const std::string& what, const std::string& request_id, const std::string& url,
-                         const Json& body, double timeout_s, const Key& key, const std::string& health,
-                         std::stop_token stop) const {
-  const auto request = std::make_shared<net::AsyncRequest>(post(url, body, request_id, timeout_s, key.value));
-  request->headers["x-timeout-s"] = fmt::format("{}", timeout_s);
-  request->headers["traceparent"] = traceparent_of(request_id.substr(0, request_id.rfind('-')), request_id);
+Result<Json> Peers::ask(const Call& call, const Json& body, std::stop_token stop) const {
+  const std::string& what = call.what;
+  const std::string& url = call.url;
+  const auto request = std::make_shared<net::AsyncRequest>(
+      post(url, body, call.request_id, call.timeout_s, call.key.value));
+  request->headers["x-timeout-s"] = fmt::format("{}", call.timeout_s);
+  request->headers["traceparent"] = traceparent_of(call.request_id.substr(0, call.request_id.rfind('-')),
+                                                   call.request_id);
+  request->headers.insert(call.headers.begin(), call.headers.end());
   int internal_errors = 0;
   bool barred = false;   // by the version barrier: the engines wait for newer weights, and nothing has failed
   bool refused = false;  // the key
   const auto attempt = [&]() -> Result<Json> {
     if (!keys_.enter(url, stop)) return Error(ErrorKind::kUnavailable, what + ": stopped");
-    const auto response = exchange(request, health);
+    const auto response = exchange(request, call.health);
     if (!response.ok()) return response.error();
     const int status = response->status;
     if (status != kUnauthorized && !may_pass(status)) keys_.taken(url);
@@ -161,7 +168,7 @@ Result<Json> Peers::call(const std::string& what, const std::string& request_id,
     std::string reason = fmt::format("{} answered {}: {}", routed ? worker->second : url, status,
                                      net::said_by(*response));
     if (status == kUnauthorized) {
-      reason += fmt::format("; the key for it is that of {}{}", key.place,
+      reason += fmt::format("; the key for it is that of {}{}", call.key.place,
                             routed ? ", of the router where that has one" : "");
       refused = options_.awaits_key;
       if (refused) keys_.refused(url, reason);
@@ -215,8 +222,14 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
                          {"no_stop_trim", true},
                          {"sampling_seed", part_seed}}}};
     const std::string what = "generate " + request_id;
-    auto reply = call(what, request_id, url, body, options_.generate_timeout_s, own_key(), health_of(router_of(group)),
-                      stop);
+    auto reply = ask({.what = what,
+                      .request_id = request_id,
+                      .url = url,
+                      .timeout_s = options_.generate_timeout_s,
+                      .key = own_key(),
+                      .headers = priority_of(group),
+                      .health = health_of(router_of(group))},
+                     body, stop);
     if (!reply.ok()) return reply.error();
     if (!deadline) deadline = Deadline::after(options_.patience_s + options_.generate_timeout_s);
     Part part;
@@ -287,8 +300,14 @@ Result<Peers::Reply> Peers::chat(const GroupSpec& group, const std::string& requ
   if (sampling.top_k > 0) body["top_k"] = sampling.top_k;
   if (sampling.min_p > 0) body["min_p"] = sampling.min_p;
   if (!group.options.enable_thinking) body["chat_template_kwargs"] = {{"enable_thinking", false}};
-  auto reply = call("chat " + request_id, request_id, url, body, options_.generate_timeout_s,
-                    {options_.chat_api_key, "OPENAI_API_KEY of the environment"}, health_of(router_of(group)), stop);
+  auto reply = ask({.what = "chat " + request_id,
+                    .request_id = request_id,
+                    .url = url,
+                    .timeout_s = options_.generate_timeout_s,
+                    .key = {options_.chat_api_key, "OPENAI_API_KEY of the environment"},
+                    .headers = priority_of(group),
+                    .health = health_of(router_of(group))},
+                   body, stop);
   if (!reply.ok()) return reply.error();
   try {
     return chat_reply_from_json(*reply, url);
@@ -331,9 +350,12 @@ void Peers::prepare(const GroupSpec& group, const std::string& request_id) const
 
 Result<Verdict> Peers::evaluate(const GroupSpec& group, const std::string& request_id, const std::string& code,
                                 std::stop_token stop) const {
-  auto reply = call("evaluate " + group.id, request_id, evaluator_of(group) + "/v2/evaluations",
-                    request_of(group, code), group.options.evaluate.timeout_s + options_.evaluate_margin_s, own_key(),
-                    /*health=*/"", stop);
+  auto reply = ask({.what = "evaluate " + group.id,
+                    .request_id = request_id,
+                    .url = evaluator_of(group) + "/v2/evaluations",
+                    .timeout_s = group.options.evaluate.timeout_s + options_.evaluate_margin_s,
+                    .key = own_key()},
+                   request_of(group, code), stop);
   if (!reply.ok()) return reply.error();
   try {
     return verdict_from_json(*reply);

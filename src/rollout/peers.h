@@ -74,10 +74,16 @@ class Peers {
     const char* place;  // where it is from
   };
   Key own_key() const { return {options_.api_key, "--peer-api-key-file or TRITONFORGE_PEER_API_KEY"}; }
-  // `request_id` goes along as x-request-id, and its trace as traceparent (contract/trace_ids.h). `health`: what a
-  // server that may hang is asked meanwhile; "": its own time is the bound.
-  Result<Json> call(const std::string& what, const std::string& request_id, const std::string& url, const Json& body,
-                    double timeout_s, const Key& key, const std::string& health, std::stop_token stop) const;
+  struct Call {
+    std::string what;        // for messages
+    std::string request_id;  // goes along as x-request-id, and its trace as traceparent (contract/trace_ids.h)
+    std::string url;
+    double timeout_s;
+    Key key;
+    net::Headers headers = {};  // beside those that every call has
+    std::string health = "";    // what a server that may hang is asked meanwhile; "": its own time is the bound
+  };
+  Result<Json> ask(const Call& call, const Json& body, std::stop_token stop) const;
   // Waits for the reply.
   Result<net::Response> exchange(const std::shared_ptr<const net::AsyncRequest>& request,
                                  const std::string& health) const;

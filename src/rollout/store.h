@@ -9,8 +9,8 @@
 // (trained and checkpointed: its tokens are given again only where a later lease replays its group), released, or
 // discarded. What a lease holds never changes, byte for byte.
 //
-// Nothing grows without bound but the ledger of leases and commits, about a kilobyte a step: each commit takes away
-// what its Retention does not keep, oldest first (docs/protocols.md, "What the buffer keeps").
+// Nothing grows without bound but the ledger of leases and commits, about 110 bytes a step and 16 a group: each commit
+// takes away what its Retention does not keep, oldest first (docs/protocols.md, "What the buffer keeps").
 #include <cstdint>
 #include <map>
 #include <memory>

@@ -51,14 +51,14 @@ GroupProgress Store::progress(const std::string& group_prefix) {
     Statement row = reader_.prepare(
         "SELECT total(value) FILTER (WHERE name = 'trajectories'), total(value) FILTER (WHERE name = 'correct'), "
         "total(value) FILTER (WHERE name = 'failed'), total(value) FILTER (WHERE name = 'turns') + (SELECT count(*) "
-        "FROM turns WHERE judged) FROM totals");
+        "FROM turns WHERE judged = 1) FROM totals");
     row.step();
     return {
         .trajectories = row.integer(0), .correct = row.integer(1), .failed = row.integer(2), .turns = row.integer(3)};
   }
   Statement row = reader_.prepare(
-      "SELECT count(*), total(correct), total(failed), total(turns) + (SELECT count(*) FROM turns WHERE judged AND "
-      "group_id >= ?1 AND group_id < ?2) FROM trajectories WHERE group_id >= ?1 AND group_id < ?2");
+      "SELECT count(*), total(correct), total(failed), total(turns) + (SELECT count(*) FROM turns WHERE judged = 1 "
+      "AND group_id >= ?1 AND group_id < ?2) FROM trajectories WHERE group_id >= ?1 AND group_id < ?2");
   row.bind(1, group_prefix).bind(2, behind(group_prefix));
   row.step();
   return {.trajectories = row.integer(0), .correct = row.integer(1), .failed = row.integer(2), .turns = row.integer(3)};

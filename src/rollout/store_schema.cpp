@@ -114,6 +114,13 @@ CREATE TRIGGER item_read AFTER UPDATE OF lease_id ON items WHEN old.lease_id = '
 END;
 )sql";
 
+// What they read where no sum is kept. Whoever reads this version of the file can do without them, so that a file that
+// has none gets them and stays of its version.
+constexpr char kIndexes[] = R"sql(
+CREATE INDEX IF NOT EXISTS turns_by_verdict ON turns(judged, group_id);
+CREATE INDEX IF NOT EXISTS problems_by_time ON problems(last DESC, id) WHERE trajectories > 0;
+)sql";
+
 // Version 1 did not say which trajectories a failure of ours ended, 2 kept no turns.
 constexpr char kFromVersion1[] = R"sql(
 ALTER TABLE trajectories ADD COLUMN failed INTEGER NOT NULL DEFAULT 0;
@@ -196,7 +203,10 @@ int64_t read_integer(Database& database, const char* sql) {
 
 void prepare_schema(Database& database) {
   const int64_t version = read_integer(database, "PRAGMA user_version");
-  if (version == kSchemaVersion) return;
+  if (version == kSchemaVersion) {
+    database.execute(kIndexes);
+    return;
+  }
   const bool empty = read_integer(database, "SELECT count(*) FROM sqlite_master") == 0;
   if (version < 0 || version > kSchemaVersion || (version == 0 && !empty)) {
     fail(ErrorKind::kUnsupported,
@@ -214,6 +224,7 @@ void prepare_schema(Database& database) {
     move_trajectories(database);
     database.execute(kDrop);
   }
+  database.execute(kIndexes);
   database.execute(fmt::format("PRAGMA user_version={}", kSchemaVersion));
   transaction.commit();
 }

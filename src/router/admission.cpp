@@ -7,13 +7,6 @@
 
 namespace tritonforge::router {
 
-Priority priority_of(const std::string& name) {
-  if (name.empty() || name == "training") return Priority::kTraining;
-  if (name == "evaluation") return Priority::kEvaluation;
-  fail(ErrorKind::kUsage, "x-priority: '{}' is none of training, evaluation{}", name,
-       nearest_hint(name, {"training", "evaluation"}));
-}
-
 double TokenBucket::take(Clock::time_point now) {
   if (rate_ <= 0) return 0;
   const double passed = seen_ == Clock::time_point{} ? 0 : std::chrono::duration<double>(now - seen_).count();
@@ -49,9 +42,8 @@ uint64_t Admission::ask(Priority priority, Deadline deadline, Start start) {
   }
   if (const double wait_s = buckets_[kind].take(Clock::now()); wait_s > 0) {
     lock.unlock();
-    start(Error(ErrorKind::kBusy,
-                fmt::format("more {} requests than {:g} a second", kind == 0 ? "training" : "evaluation",
-                            kind == 0 ? options_.training_rate : options_.evaluation_rate))
+    start(Error(ErrorKind::kBusy, fmt::format("more {} requests than {:g} a second", name_of(priority),
+                                              kind == 0 ? options_.training_rate : options_.evaluation_rate))
               .with_retry_after(wait_s));
     return id;
   }

@@ -11,28 +11,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/options.h"
+#include "contract/priority.h"
+#include "router/options.h"
 
 namespace tritonforge::router {
-
-enum class Priority { kTraining, kEvaluation };  // training goes first; header x-priority
-Priority priority_of(const std::string& name);   // "" is training; throws kUsage naming the nearest
-
-struct AdmissionOptions {
-  int max_running = 0;
-  int max_waiting = 1024;
-  double training_rate = 0, evaluation_rate = 0;
-  double burst = 64;
-
-  template <typename V>
-  void describe(V& v) {
-    v("max_running", max_running, at_least(0), "requests at the engines at once, more wait; 0 = no limit");
-    v("max_waiting", max_waiting, at_least(0), "requests that wait, training before evaluation; more are refused");
-    v("training_rate", training_rate, at_least(0), "requests of training a second (token bucket); 0 = no limit");
-    v("evaluation_rate", evaluation_rate, at_least(0), "requests of evaluation a second; 0 = no limit");
-    v("burst", burst, at_least(1), "requests that a full token bucket lets through at once");
-  }
-};
 
 // A bucket holds up to `burst` tokens and gains `rate` a second: level(t) = min(burst, level + rate * dt). A request
 // takes one; where there is less than one it is refused. Its owner guards it.

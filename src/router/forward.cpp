@@ -228,8 +228,9 @@ void Proxy::Forward::cancel() {
 }
 
 void Proxy::forward(net::Request& request, net::ResponderPtr reply, ClientKey key) {
-  const auto header = request.headers.find("x-priority");
-  const Priority priority = header == request.headers.end() ? Priority::kTraining : priority_of(header->second);
+  const auto header = request.headers.find(kPriorityHeader);
+  const std::string name = header == request.headers.end() ? "" : header->second;
+  const Priority priority = optional_from_name<Priority>(name, kPriorityHeader).value_or(Priority::kTraining);
   const Deadline deadline = request.deadline;
   const auto one = std::make_shared<Forward>(*this, request, reply, key);
   reply->on_disconnect([weak = std::weak_ptr(one)] {

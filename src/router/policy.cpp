@@ -1,6 +1,7 @@
 #include "router/policy.h"
 
 #include "base/error.h"
+#include "router/options.h"
 
 namespace tritonforge::router {
 

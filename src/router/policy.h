@@ -42,7 +42,7 @@ std::unique_ptr<Policy> make_cache_aware(size_t capacity = 262144);
 // without a session, and new sessions, go where `inner` sends them. Remembers the last `capacity` sessions.
 std::unique_ptr<Policy> make_session_sticky(std::unique_ptr<Policy> inner, size_t capacity = 65536);
 
-std::vector<std::string> policy_names();                       // all of the above, least_loaded first
-std::unique_ptr<Policy> make_policy(const std::string& name);  // with sessions; throws kUsage naming the nearest
+// One of policy_names() (router/options.h), with sessions; throws kUsage naming the nearest.
+std::unique_ptr<Policy> make_policy(const std::string& name);
 
 }  // namespace tritonforge::router

@@ -528,8 +528,13 @@ def test_the_best_model_on_held_out_problems_is_the_result(tmp_path):
         *("--set", "stages=[sft, rl, bench]", "--set", "rl.steps=3", "--set", f"rl.validation={holdout}"),
         *("--set", "rl.algorithm=dapo", "--set", "rl.refills=1", "--set", "rollout.advantage=grpo"),
         *("--set", "bench.models=[sft, rl]"),
+        *("--set", "router={policy: consistent_hash, max_running: 12}"),  # fewer than there are at once
     )
     output = said.finish()
+    assert "policy consistent_hash" in (said.output / "logs/router.log").read_text()
+    # What the router is told of each: GeneratorTest.TheRouterIsToldWhatAnAnswerIsFor.
+    asked = said.query("SELECT DISTINCT substr(id, 1, 3), json_extract(options, '$.priority') FROM groups ORDER BY id")
+    assert asked == [("ben", "evaluation"), ("rl-", "training"), ("val", "evaluation")]
     measured = [json.loads(line) for line in (said.output / "validation.jsonl").read_text().splitlines()]
     assert [row["step"] for row in measured] == [0, 2, 3], output[-3000:]
     assert all(row["samples"] == 2 and row["failed"] == 0 and 0 <= row["pass_rate"] <= 1 for row in measured)

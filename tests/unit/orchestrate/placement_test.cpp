@@ -213,6 +213,19 @@ TEST_F(PlacedRecipe, GivesAnEngineTheGpusOfItsRanks) {
   EXPECT_EQ(engine->detail, "m bfloat16, tp 2");
 }
 
+TEST_F(PlacedRecipe, ThePlanSaysHowTheRouterChooses) {
+  RecipeConfig config = load("{actor: {gpus: 2}, rollout: {gpus: 2}}");
+  const auto said = [&] {
+    const Plan plan = make_plan(config);
+    return std::ranges::find(plan.processes, "router", &PlannedProcess::role)->detail;
+  };
+  EXPECT_EQ(said(), "least_loaded");
+  config.router.policy = "cache_aware";
+  EXPECT_EQ(said(), "cache_aware");
+  config.router.admission.max_running = 24;
+  EXPECT_EQ(said(), "cache_aware, 24 requests at once");
+}
+
 TEST_F(PlacedRecipe, RefusesDegreesThatAnEngineHasNot) {
   const auto error = [&](const std::string& rollout) {
     return error_of([&] { check_plan(load("{actor: {gpus: 1}, rollout: " + rollout + "}")); });

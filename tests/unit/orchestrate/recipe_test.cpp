@@ -96,7 +96,8 @@ TEST_F(RecipeTest, OnlyWhatDecidesTheResultKeepsAResumeFromGoingOn) {
   };
   EXPECT_THAT(changes({}), ::testing::IsEmpty());
   EXPECT_THAT(changes({"dashboard_port=0", "engine.max_running=8", "rl.train.checkpoint_interval=3",
-                       "supervisor.hung_after_s=5", "rollout.concurrency=2", "evaluator.workers=1"}),
+                       "supervisor.hung_after_s=5", "rollout.concurrency=2", "evaluator.workers=1",
+                       "router.policy=least_tokens"}),
               ::testing::IsEmpty());
   EXPECT_THAT(changes({"engine.kv_cache_dtype=fp8_e4m3", "engine.weight_dtype=fp8_e4m3"}),
               ::testing::UnorderedElementsAre(HasSubstr("engine.kv_cache_dtype"), HasSubstr("engine.weight_dtype")));
@@ -376,6 +377,7 @@ TEST_F(RecipeTest, WhatTheRunDecidesHasNoKey) {
   EXPECT_THAT(error_of([&] { load_recipe(path, {"rl.train.device=cuda:0"}); }),
               HasSubstr("'rl.train.device' is decided by the run"));
   EXPECT_THAT(error_of([&] { load_recipe(path, {"engine.model=x"}); }), HasSubstr("'engine.model' is decided"));
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"router.workers=[http://x]"}); }), HasSubstr("'router.workers'"));
   EXPECT_THAT(error_of([&] { load_recipe(path, {"rollout.router=http://x"}); }), HasSubstr("'rollout.router'"));
   EXPECT_THAT(error_of([&] { load_recipe(path, {"rollout.sampling={top_k: 1}"}); }), HasSubstr("'rollout.sampling'"));
 }
@@ -383,11 +385,13 @@ TEST_F(RecipeTest, WhatTheRunDecidesHasNoKey) {
 TEST_F(RecipeTest, AnOptionOfARoleIsAKeyOfItsSection) {
   const auto path = write("old.yaml", kOldDump);
   const RecipeConfig config = load_recipe(
-      path, {"engine.max_step_tokens=256", "rollout.evaluations=3", "evaluator.max_queue=7", "rl.sampling.top_k=5"});
+      path, {"engine.max_step_tokens=256", "rollout.evaluations=3", "evaluator.max_queue=7", "rl.sampling.top_k=5",
+             "router.policy=cache_aware", "router.evaluation_rate=2"});
   EXPECT_EQ(config.engine.max_step_tokens, 256);
   EXPECT_EQ(config.rollout.buffer.evaluations, 3u);
   EXPECT_EQ(config.evaluator.max_queue, 7);
   EXPECT_EQ(config.rollout_request(config.rl.sampling, 2).sampling.top_k, 5);
+  EXPECT_THAT(to_flags(config.router), ::testing::ElementsAre("--policy", "cache_aware", "--evaluation-rate", "2"));
 }
 
 TEST_F(RecipeTest, AValueThatIsNotAllowedIsRefusedByItsPath) {
@@ -397,6 +401,9 @@ TEST_F(RecipeTest, AValueThatIsNotAllowedIsRefusedByItsPath) {
   EXPECT_THAT(error("rollout.reward=sed"), AllOf(HasSubstr("'rollout.reward'"), HasSubstr("did you mean 'seed'")));
   EXPECT_THAT(error("rollout.reward=speedup *"), HasSubstr("'rollout.reward'"));
   EXPECT_THAT(error("rollout.credit=perturn"), HasSubstr("did you mean 'per_turn'"));
+  EXPECT_THAT(error("router.policy=cache_awre"),
+              HasSubstr("'router.policy': unknown value 'cache_awre' (did you mean"));
+  EXPECT_THAT(error("router.max_running=-1"), HasSubstr("'router.max_running' must be at least 0, not -1"));
   EXPECT_THAT(error("rl.samples_per_prompt=1"), HasSubstr("must be at least 2, not 1"));
   EXPECT_THAT(error("stages=[sft, bnech]"), HasSubstr("'stages': unknown value 'bnech' (did you mean 'bench'?)"));
   EXPECT_THAT(error("model.path="), HasSubstr("'model.path'"));
@@ -409,7 +416,8 @@ TEST_F(RecipeTest, TheReferenceListsEveryKeyAndEveryReward) {
                           "| `rollout.credit` | `trajectory` | text: trajectory \\| per_turn \\| best_turn |",
                           "| `name` | `(required)` | text |", "## rl.train.loss: the reinforcement learning loss"})
     EXPECT_THAT(page, HasSubstr(row));
-  for (const char* decided : {"rl.train.device", "engine.model", "rollout.router", "rollout.db", "evaluator.python"})
+  for (const char* decided : {"rl.train.device", "engine.model", "rollout.router", "rollout.db", "evaluator.python",
+                              "router.workers", "router.port"})
     EXPECT_THAT(page, ::testing::Not(HasSubstr(decided)));
   for (const std::string& reward : rollout::reward_names()) EXPECT_THAT(page, HasSubstr(reward));
 }

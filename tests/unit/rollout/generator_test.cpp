@@ -65,6 +65,19 @@ TEST_F(GeneratorTest, BothRequestsOfATurnCarryItsIdAndItsTrace) {
   }
 }
 
+TEST_F(GeneratorTest, TheRouterIsToldWhatAnAnswerIsFor) {
+  GroupSpec group = group_spec("g");
+  EXPECT_EQ(group.options.priority, Priority::kTraining);
+  for (const std::string model : {"", "other"}) {
+    group.options.chat_model = model;
+    for (const Priority priority : {Priority::kTraining, Priority::kEvaluation}) {
+      group.options.priority = priority;
+      run(group);
+      EXPECT_EQ(mock.engine_headers.at(kPriorityHeader), name_of(priority)) << model;
+    }
+  }
+}
+
 // In whole seconds 0.4 would be 0, which every server refuses.
 TEST_F(GeneratorTest, AnEngineIsToldTheWholeOfItsTime) {
   PeerOptions options = mock.options();

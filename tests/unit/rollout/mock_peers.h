@@ -93,6 +93,7 @@ class MockPeers {
       {
         std::lock_guard lock(mutex);
         requests.push_back(body);
+        engine_headers = r.headers;
         const auto key = r.headers.find("authorization");
         authorization = key == r.headers.end() ? "" : key->second;
       }

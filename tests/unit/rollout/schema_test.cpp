@@ -149,5 +149,26 @@ TEST(Schema, AFileOfAnEarlierVersionIsGoneOnWith) {
   }
 }
 
+// Programs that know this version read it with them and without.
+TEST(Schema, AFileOfThisVersionGetsTheIndexesThatItHasNot) {
+  TemporaryFolder folder("tf-schema");
+  const fs::path path = folder.path() / "b.sqlite";
+  const auto indexes = [&] {
+    Database reader = Database::reader_of(path);
+    Statement row = reader.prepare(
+        "SELECT (SELECT count(*) FROM sqlite_master WHERE name IN ('turns_by_verdict', 'problems_by_time')), "
+        "user_version FROM pragma_user_version");
+    row.step();
+    return std::pair(row.integer(0), row.integer(1));
+  };
+  { const Store store(path); }
+  const auto fresh = indexes();
+  EXPECT_EQ(fresh.first, 2);
+  Database(path).execute("DROP INDEX turns_by_verdict; DROP INDEX problems_by_time");
+  EXPECT_EQ(indexes().first, 0);
+  { const Store store(path); }
+  EXPECT_EQ(indexes(), fresh);
+}
+
 }  // namespace
 }  // namespace tritonforge::rollout

@@ -427,6 +427,39 @@ TEST(StoreTest, WhatRetentionDoesNotKeepGoesWithTheCommits) {
   }
 }
 
+// What stays of a step for ever is its lease and its commit, by their ids.
+TEST(StoreTest, OfAStepTheLedgerAloneStays) {
+  constexpr int kSteps = 30, kGroups = 8;
+  TemporaryFolder folder("tf-store");
+  const fs::path path = folder.path() / "b.sqlite";
+  Store store(path, {.steps = 2, .trajectories = 8});
+  const auto train = [&](int step) {
+    const std::string lease = fmt::format("rl-step-{}", step);
+    std::vector<GroupSpec> groups;
+    for (int i = 0; i < kGroups; ++i) groups.push_back(group_spec(fmt::format("rl-{}-{}", step, i), 1));
+    store.add_groups(groups);
+    for (const GroupSpec& group : groups) store.write_trajectory(trajectory(group.id, 0, 0.5), 0);
+    ASSERT_TRUE(store.lease({.lease_id = lease, .count = kGroups, .group_ids = {}}).lease);
+    store.commit_lease(lease, step);
+  };
+  const auto bytes = [&](const char* of) {
+    Database reader = Database::reader_of(path);
+    Statement row = reader.prepare(
+        fmt::format("SELECT sum(payload) FROM dbstat('main', 1) WHERE {} (SELECT name FROM sqlite_master WHERE "
+                    "tbl_name IN ('leases', 'commits', 'sqlite_sequence', 'settings', 'totals', 'problems'))",
+                    of));
+    row.step();
+    return row.integer(0);
+  };
+  for (int step = 101; step <= 100 + kSteps; ++step) train(step);
+  const int64_t ledger = bytes("name IN"), rest = bytes("name NOT IN");
+  for (int step = 101 + kSteps; step <= 100 + 2 * kSteps; ++step) train(step);
+  EXPECT_EQ(bytes("name NOT IN"), rest);
+  const int64_t a_step = (bytes("name IN") - ledger) / kSteps;
+  EXPECT_GE(a_step, 10 * kGroups);
+  EXPECT_LE(a_step, 11 * kGroups + 120);
+}
+
 TEST(StoreTest, TokensStayWhileAnOpenLeaseReplaysThem) {
   TemporaryFolder folder("tf-store");
   Store store(folder.path() / "b.sqlite", {.steps = 1, .trajectories = 0});

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "router/options.h"
 
 namespace tritonforge::router {
 namespace {
