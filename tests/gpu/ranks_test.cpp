@@ -160,7 +160,7 @@ void expect_near(const StepMetrics& one, const StepMetrics& ranks) {
   EXPECT_NEAR(ranks.entropy, one.entropy, 0.01 * one.entropy);
   ASSERT_EQ(ranks.policy.has_value(), one.policy.has_value());
   if (!one.policy) return;
-  EXPECT_NEAR(ranks.policy->kl, one.policy->kl, 0.001 + 0.05 * one.policy->kl);
+  EXPECT_NEAR(ranks.policy->kl, one.policy->kl, 0.001 + 0.1 * one.policy->kl);
   EXPECT_NEAR(ranks.policy->clip_fraction, one.policy->clip_fraction, 0.02);
   EXPECT_NEAR(ranks.policy->advantage_mean, one.policy->advantage_mean, 1e-5);
   EXPECT_NEAR(ranks.policy->importance_mean, one.policy->importance_mean, 0.01);
@@ -176,6 +176,7 @@ std::map<std::string, at::Tensor> expect_as_one_gpu(TrainConfig config, StepKind
         std::pair{"ring", parallel::ParallelDims{.cp = 2, .cp_form = parallel::CpForm::kRing}}}) {
     const testing::ScopedTrace trace(__FILE__, __LINE__, axis);
     config.parallel = dims;
+    config.parallel.timeout_s = 60;  // or a hang is told after this program's own end
     std::vector<std::vector<Course>> runs;
     for (int run = 0; run < 2; ++run) runs.push_back(courses_of(config, kind));
     for (size_t step = 0; step < alone.steps.size(); ++step) {
