@@ -161,7 +161,7 @@ def test_what_a_cheat_makes_of_its_own_clock_is_a_claim(live, sound, path):
     assert verdict["speedup"] == 0 == verdict.get("eager_speedup", 0), verdict
     assert {"runtime", "claimed_speedup", "speedup_low", "speedup_high"} <= set(verdict["claimed"]), verdict
     if gains := test_corpus.line(path, "gains"):
-        # What a warm cache is worth depends on the GPU; the launches that the flush hid are no part of the time.
-        least = 1.5 if gains == "time" else 0.9
         assert verdict["stage"] == "timed" and verdict["correct"], verdict
-        assert verdict["claimed_speedup"] > least * sound["claimed_speedup"], (verdict, sound)
+        # What a warm cache is worth depends on the GPU: without the flush a host's launches are in the time, which it
+        # hid (an H200: 1.3 x where sound work has 3.1 x). test_live_clock.py shows that it is warm.
+        assert gains != "time" or verdict["claimed_speedup"] > 1.5 * sound["claimed_speedup"], (verdict, sound)
