@@ -60,7 +60,7 @@ Call GpuPlanRunner::call(size_t trial, Launches launches) {
   const auto begun = Clock::now();
   Call call = PlanRunner::call(trial, launches);
   call_s_ = std::max(call_s_, seconds_since(begun));
-  if (call.result && call.own) note_copies(call.frame.header.at("copied").get<std::vector<bool>>());
+  if (call.result && call.own) as_replay([&] { note_copies(call.frame.header.at("copied").get<std::vector<bool>>()); });
   call.own.reset();  // measured by time
   return call;
 }

@@ -234,5 +234,23 @@ TEST(GpuRunner, AClockThatIsHeldDownIsTold) {
   EXPECT_THAT(describe(*free.profile), Not(HasSubstr("clock")));
 }
 
+TEST(GpuRunner, ATrialWhoseAnswerLacksAFieldIsNone) {
+  const Verdict verdict = judge_on_gpu("160 {\"findings\":[],\"own\":[0,0]," + kWrittenTensors + "}\n");
+  EXPECT_FALSE(verdict.correct);
+  EXPECT_THAT(verdict.notes.at("mode_reason"), HasSubstr("lacks a field"));
+}
+
+// The first process P says what the device is: without that no evaluator begins.
+TEST(GpuRunner, AReplayerThatDoesNotSayWhatTheDeviceIsIsNone) {
+  for (const char* said : {"0 {\"device\":{\"name\":\"written\"}}\n", "0 {\"failed\":1}\n", "0 {}\n", "0 [1]\n"}) {
+    try {
+      judge_written_on_gpu(said, {});
+      ADD_FAILURE() << said;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kMachine) << said;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tritonforge::evaluate
