@@ -34,6 +34,9 @@ std::string describe(const Profile& profile) {
                           profile.peak_flops_per_s / 1e12, 100 * profile.flops_per_s / profile.peak_flops_per_s);
     text += fmt::format("; no forward can take less than {:.3g} ms here.\n", profile.floor_ms);
   }
+  if (!profile.throttled.empty())
+    text += fmt::format("The GPU held its clock down when it was timed ({}): {:.0f} MHz.\n", profile.throttled,
+                        profile.clock_mhz);
   return text;
 }
 

@@ -14,7 +14,8 @@ void time(Means& means, Child& candidate, double call_s, const RunContext& conte
   const std::stop_callback on_left(client.left, [&] { candidate.kill(); });
   try {
     means.problems.references().with_process(posed.key, posed.spec, posed.limits, client.deadline, [&](Child& process) {
-      TimedChild theirs(process), ours(candidate);
+      // An output of a timed call is fetched; nothing else has a payload.
+      TimedChild theirs(process), ours(candidate, 2 * context.reference.trials.front()->payload.size() + kPayloadSlack);
       return measure({.reference = theirs,
                       .candidate = ours,
                       .data = context.reference,

@@ -1,7 +1,9 @@
 #include "evaluate/lowering.h"
 
 #include "base/checksum.h"
+#include "evaluate/conversation.h"
 #include "evaluate/reference.h"
+#include "evaluate/trial.h"
 
 namespace tritonforge::evaluate {
 namespace {
@@ -9,6 +11,24 @@ constexpr int kJobsPerChild = 500;   // then a fresh one: what a compiler leaks 
 constexpr int kSourcesPerChild = 1;  // what a source did to its compiler reaches no other
 constexpr int kAttempts = 3;
 constexpr size_t kMaxBinary = 64 << 20;
+constexpr size_t kMaxError = 4000, kMaxShape = 64 << 10;  // bytes that are kept of what a compiler says
+constexpr size_t kOfAnEntry = 512;                        // beside those
+
+// What a compiler's process answered; it has read a candidate's text.
+Lowered answer_of(Frame frame, bool with_binary) {
+  Lowered result;
+  const Json& header = frame.header;
+  result.ok = header.is_object() && header.value("ok", Json()) == Json(true);
+  if (!result.ok) {
+    const std::string all = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+    result.error = string_or(header, "error", all.substr(0, 500));
+    return result;
+  }
+  result.shape = std::move(frame.header);
+  if (with_binary) result.binary = std::make_shared<const std::vector<std::byte>>(std::move(frame.payload));
+  return result;
+}
+
 }  // namespace
 
 LoweringPool::LoweringPool(Children& children, double timeout_s, Elsewhere elsewhere)
@@ -17,7 +37,7 @@ LoweringPool::LoweringPool(Children& children, double timeout_s, Elsewhere elsew
                         kSourcesPerChild),
       timeout_s_(timeout_s),
       elsewhere_(std::move(elsewhere)),
-      cache_(1 << 16),
+      cache_(size_t{128} << 20),
       binaries_(size_t{256} << 20) {}
 
 Lowered LoweringPool::lower(const Language& language, const std::string& text, const std::string& target,
@@ -48,24 +68,21 @@ Lowered LoweringPool::lower(const Language& language, const std::string& text, c
     if (silence == Silence::kClosed && attempt < kAttempts) continue;
     const Lowered failed{.ok = false, .error = "the compiler " + how};
     // Where the evaluation's own time ran out, another one may have more.
-    if (!deadline.expired()) cache_.put(key, failed);
-    return failed;
+    return deadline.expired() ? failed : keep(key, failed);
   }
-  Lowered result;
-  result.ok = frame.header.value("ok", false);
-  result.error = frame.header.value("error", result.ok ? "" : frame.header.dump().substr(0, 500));
-  result.shape = std::move(frame.header);
   compilers.give_back(std::move(worker));
-  if (with_binary && result.ok)
-    result.binary = std::make_shared<const std::vector<std::byte>>(std::move(frame.payload));
-  return keep(key, result);
+  return keep(key, answer_of(std::move(frame), with_binary));
 }
 
-Lowered LoweringPool::keep(const std::string& key, const Lowered& result) {
+Lowered LoweringPool::keep(const std::string& key, Lowered result) {
+  const size_t described = result.shape.dump(-1, ' ', false, Json::error_handler_t::replace).size();
+  if (described > kMaxShape) result = {.ok = false, .error = "the compiler describes it in more than 64 KiB"};
+  result.error = clipped(result.error, kMaxError);
   Lowered without = result;
   without.binary.reset();
-  cache_.put(key, without);
-  if (result.binary) binaries_.put(key, result, result.binary->size() + 4096);
+  const size_t cost = kOfAnEntry + described + result.error.size();
+  cache_.put(key, std::move(without), cost);
+  if (result.binary) binaries_.put(key, result, cost + result.binary->size());
   return result;
 }
 

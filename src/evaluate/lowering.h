@@ -38,13 +38,13 @@ class LoweringPool {
   size_t misses() const { return cache_.misses(); }
 
  private:
-  Lowered keep(const std::string& key, const Lowered& result);
+  // Whoever compiled it: no text is longer than a reader needs.
+  Lowered keep(const std::string& key, Lowered result);
 
   ChildPool compilers_, source_compilers_;
   const double timeout_s_;
   const Elsewhere elsewhere_;
-  LruCache<Lowered> cache_;     // without binaries
-  LruCache<Lowered> binaries_;  // by bytes
+  LruCache<Lowered> cache_, binaries_;  // by bytes; the first without binaries
 };
 
 }  // namespace tritonforge::evaluate

@@ -27,5 +27,7 @@ struct Physics {
 double floor_ms(const Physics& physics);
 // A time this far below the floor is no measurement of the asked work.
 constexpr double kBelowFloor = 0.9;
+// A speedup over eager beyond this is measured once more, and doubted.
+constexpr double kBeyondEager = 10;
 
 }  // namespace tritonforge::evaluate

@@ -6,11 +6,14 @@
 
 #include "base/checksum.h"
 #include "base/rng.h"
+#include "evaluate/conversation.h"
 
 namespace tritonforge::evaluate {
 namespace {
 
 constexpr int kProbedTrials = 9;
+// Of weights that are handed on; and of a trial of a problem that is made smaller, where nothing was found to halve.
+constexpr uint64_t kMaxState = uint64_t{1} << 30, kMaxReduced = uint64_t{1} << 30;
 
 std::unique_ptr<ReferenceTrial> take_trial(Frame frame) {
   auto trial = std::make_unique<ReferenceTrial>();
@@ -43,12 +46,17 @@ std::unique_ptr<ReferenceTrial> take_trial(Frame frame) {
 
 }  // namespace
 
-Frame ReferenceProcess::ask(const Json& request) {
+// Of a trial's tensors, or a probe's.
+uint64_t ReferenceProcess::max_bytes() const {
+  return spec_.budget.elements > 0 ? kMaxReduced : ChannelLimits().frame_bytes;
+}
+
+Frame ReferenceProcess::ask(const Json& request, uint64_t payload_bytes) {
   Frame frame;
   std::string detail;
   const double limit_s = deadline_.remaining_s();
   Silence silence = child_.channel().send(request, {}, deadline_);
-  if (silence == Silence::kNone) silence = child_.channel().receive(frame, deadline_, detail);
+  if (silence == Silence::kNone) silence = child_.channel().receive(frame, deadline_, detail, payload_bytes);
   if (silence != Silence::kNone) {
     const std::string how = describe_silence(silence, child_, detail, std::round(limit_s));
     if (silence == Silence::kClosed && child_.orphaned())
@@ -65,15 +73,11 @@ void ReferenceProcess::load(const Module& module, uint64_t weight_seed, bool pro
   if (loaded_ == module) return;
   loaded_ = module;
   const auto& [seed, large, budget] = module;
-  Json request = {{"op", "problem"},
-                  {"source", spec_.source},
-                  {"seed", seed},
-                  {"weight_seed", weight_seed},
-                  {"large_weights", large},
-                  {"probe", probing},
-                  {"max_state", uint64_t{1} << 30}};
+  Json request = {
+      {"op", "problem"},        {"source", spec_.source}, {"seed", seed},          {"weight_seed", weight_seed},
+      {"large_weights", large}, {"probe", probing},       {"max_state", kMaxState}};
   if (budget.elements > 0) request["budget"] = {{"elements", budget.elements}, {"flops", budget.flops}};
-  Frame frame = ask(request);
+  Frame frame = ask(request, kMaxState + kPayloadSlack);
   data.init = frame.header.at("init");
   data.tensors = frame.header.at("tensors");
   data.state = frame.header.at("state");
@@ -100,7 +104,8 @@ Probe ReferenceProcess::probe_of(uint64_t seed, Draw draw) {
                        {"seeds", seeds},
                        {"forward_seed", Rng::derive(seed, "forward") >> 1},
                        {"inputs", name_of(draw)},
-                       {"max_bytes", ChannelLimits().frame_bytes}});
+                       {"max_bytes", max_bytes()}},
+                      max_bytes());
     probe.payload = std::move(frame.payload);
     const auto tensors = parse_tensors(frame.header.at("tensors"), probe.payload);
     size_t at = 0;
@@ -144,7 +149,8 @@ std::unique_ptr<ReferenceTrial> ReferenceProcess::trial(const TrialSeeds& seeds,
                          {"seed", seeds.inputs},
                          {"forward_seed", seeds.forward},
                          {"inputs", name_of(draw)},
-                         {"max_bytes", ChannelLimits().frame_bytes}}));
+                         {"max_bytes", max_bytes()}},
+                        max_bytes()));
 }
 
 std::unique_ptr<ReferenceTrial> ReferenceProcess::sample(const TrialSeeds& seeds, Draw draw,
@@ -153,11 +159,12 @@ std::unique_ptr<ReferenceTrial> ReferenceProcess::sample(const TrialSeeds& seeds
                          {"seed", seeds.inputs},
                          {"forward_seed", seeds.forward},
                          {"inputs", name_of(draw)},
-                         {"fractions", fractions}}));
+                         {"fractions", fractions}},
+                        kMaxPlanBytes));
 }
 
 std::optional<ReferenceProcess::Recorded> ReferenceProcess::recorded(const Json& request) {
-  Frame frame = ask(request);
+  Frame frame = ask(request, kMaxPlanBytes);
   if (!frame.header.contains("plan")) return std::nullopt;
   return Recorded{std::move(frame.header["plan"]), std::move(frame.payload)};
 }

@@ -35,7 +35,8 @@ class ReferenceProcess {
 
  private:
   using Module = std::tuple<uint64_t, bool, Budget>;
-  Frame ask(const Json& request);
+  Frame ask(const Json& request, uint64_t payload_bytes);
+  uint64_t max_bytes() const;
   std::optional<Recorded> recorded(const Json& request);
   void load(const Module& module, uint64_t weight_seed, bool probing, ReferenceData& data);
   Probe probe_of(uint64_t seed, Draw draw);

@@ -7,6 +7,7 @@
 
 #include "base/device_lock.h"
 #include "base/rng.h"
+#include "evaluate/pairs.h"
 #include "evaluate/seeds.h"
 
 namespace tritonforge::evaluate {
@@ -219,7 +220,7 @@ class Measurement {
     verdict_.notes["timing"] =
         "GPU time by CUDA events read in the candidate's process, checked against the evaluator's wall clock; "
         "interleaved with eager PyTorch, cold L2, fresh copies";
-    if (all.interval.low > 10)
+    if (all.interval.low > kBeyondEager)
       verdict_.flags.push_back({Cheat::kExcessiveSpeedup, fmt::format("{:.1f}x", all.interval.low)});
   }
 
@@ -281,7 +282,7 @@ Frame TimedChild::answer(double limit_s) { return received(Silence::kNone, limit
 Frame TimedChild::received(Silence silence, double limit_s, Deadline deadline) {
   Frame frame;
   std::string detail;
-  if (silence == Silence::kNone) silence = child_.channel().receive(frame, deadline, detail);
+  if (silence == Silence::kNone) silence = child_.channel().receive(frame, deadline, detail, payload_bytes_);
   if (silence != Silence::kNone) {
     const std::string how = describe_silence(silence, child_, detail, limit_s);
     if (silence == Silence::kClosed && child_.orphaned())

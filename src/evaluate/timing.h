@@ -34,10 +34,10 @@ class TimedProcess {
   virtual Frame answer(double limit_s) = 0;
 };
 
-// A sandboxed child.
+// A sandboxed child; `payload_bytes`: of an answer, at most.
 class TimedChild : public TimedProcess {
  public:
-  explicit TimedChild(Child& child) : child_(child) {}
+  explicit TimedChild(Child& child, uint64_t payload_bytes = 0) : child_(child), payload_bytes_(payload_bytes) {}
   Frame ask(const Json& request, const std::vector<std::span<const std::byte>>& payload, double limit_s) override;
   Frame answer(double limit_s) override;
 
@@ -45,6 +45,7 @@ class TimedChild : public TimedProcess {
   Frame received(Silence silence, double limit_s, Deadline deadline);
 
   Child& child_;
+  const uint64_t payload_bytes_;
 };
 
 // A measurement has the device for itself for so long, warm-up included, and two seconds for an answer that is under

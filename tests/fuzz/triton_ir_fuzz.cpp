@@ -128,5 +128,30 @@ module {
     tt.return
   }
 }
+)",
+      R"(module {
+  tt.func public @mapped(%x: !tt.ptr<i32>, %n: i64) {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i64
+    %d = tt.make_tensor_descriptor %x, [%n, %n], [%n, %c1] : <i32>, <tensor<4x4xsi32>>
+    %a = tt.descriptor_load %d[%c0, %c0] : !tt.tensordesc<tensor<4x4xsi32>> -> tensor<4x4xi32>
+    %m:2 = "tt.map_elementwise"(%a, %a) <{pack = 1 : i32}> ({
+    ^bb0(%b: i32, %c: i32):
+      %r:2 = tt.call @larger(%b, %c) : (i32, i32) -> (i32, i32)
+      tt.map_elementwise.return %r#0, %r#1 : i32, i32
+    }) : (tensor<4x4xi32>, tensor<4x4xi32>) -> (tensor<4x4xi32>, tensor<4x4xi32>)
+    tt.descriptor_reduce max, %d[%c0, %c0], %m#1 : !tt.tensordesc<tensor<4x4xsi32>>, tensor<4x4xi32>
+    tt.return
+  }
+  tt.func private @larger(%a: i32, %b: i32) -> (i32, i32) attributes {noinline = true} {
+    %g = arith.cmpi sgt, %a, %b : i32
+    cf.cond_br %g, ^bb1, ^bb2
+  ^bb1:  // pred: ^bb0
+    tt.return %a, %b : i32, i32
+  ^bb2:  // pred: ^bb0
+    %s = arith.addi %a, %b : i32
+    tt.return %b, %s : i32, i32
+  }
+}
 )"};
 }

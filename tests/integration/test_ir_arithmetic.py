@@ -39,6 +39,8 @@ def float_binary(x, y, o, N: tl.constexpr, OP: tl.constexpr):
         c = tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
     elif OP == "div":
         c = a / b
+    elif OP == "div_rn":
+        c = tl.div_rn(a, b)
     elif OP == "where":
         c = tl.where(a > b, a, b)
     elif OP == "fma":
@@ -60,6 +62,7 @@ def float_binary(x, y, o, N: tl.constexpr, OP: tl.constexpr):
         "sub",
         "mul",
         "div",
+        "div_rn",
         "maximum_nan",
         "minimum_nan",
         "where",
@@ -71,6 +74,8 @@ def float_binary(x, y, o, N: tl.constexpr, OP: tl.constexpr):
     ],
 )
 def test_float_binary(runner, op, dtype):
+    if op == "div_rn" and dtype != torch.float32:
+        pytest.skip("tl.div_rn is of float32")
     a, b = float_edges(dtype), float_edges(dtype).flip(0)
     if op in ("maximum", "minimum"):  # which zero wins is not said; NaN is left out of both inputs' sign cases
         a, b = a.nan_to_num(1.0), b.nan_to_num(2.0)
@@ -110,6 +115,8 @@ def float_unary(x, o, N: tl.constexpr, OP: tl.constexpr):
         c = tl.math.erf(a)
     elif OP == "sqrt":
         c = tl.sqrt(a)
+    elif OP == "sqrt_rn":
+        c = tl.sqrt_rn(a)
     elif OP == "rsqrt":
         c = tl.rsqrt(a)
     elif OP == "abs":
@@ -147,7 +154,7 @@ def float_unary(x, o, N: tl.constexpr, OP: tl.constexpr):
     tl.store(o + i, c)
 
 
-EXACT_UNARY = {"sqrt", "abs", "floor", "ceil", "neg", "rint", "isnan", "trunc"}
+EXACT_UNARY = {"sqrt", "sqrt_rn", "abs", "floor", "ceil", "neg", "rint", "isnan", "trunc"}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -162,6 +169,7 @@ EXACT_UNARY = {"sqrt", "abs", "floor", "ceil", "neg", "rint", "isnan", "trunc"}
         "cos",
         "erf",
         "sqrt",
+        "sqrt_rn",
         "rsqrt",
         "abs",
         "floor",
@@ -185,6 +193,8 @@ def test_float_unary(runner, op, dtype):
     a = float_edges(dtype)
     if op == "isnan" and dtype == torch.float64:
         pytest.skip("__nv_isnand is not known to the interpreter")
+    if op == "sqrt_rn" and dtype != torch.float32:
+        pytest.skip("tl.sqrt_rn is of float32")
     if op in ("sin", "cos"):
         a = a.clamp(-1e4, 1e4)
     if BESIDE_GPU and dtype == torch.float32:  # which takes denormals for zeros in most of these

@@ -326,6 +326,101 @@ def test_tensor_descriptors(runner):
 
 
 @triton.jit
+def descriptor_atomics_kernel(x, o, M, N, B: tl.constexpr, OP: tl.constexpr):
+    d = tl.make_tensor_descriptor(x, shape=[M, N], strides=[N, 1], block_shape=[B, B])
+    e = tl.make_tensor_descriptor(o, shape=[M, N], strides=[N, 1], block_shape=[B, B])
+    a = d.load([0, 0])
+    if OP == "add":
+        e.atomic_add([0, 8], a)
+    elif OP == "max":
+        e.atomic_max([0, 8], a)
+    elif OP == "min":
+        e.atomic_min([0, 8], a)
+    elif OP == "and":
+        e.atomic_and([0, 8], a)
+    elif OP == "or":
+        e.atomic_or([0, 8], a)
+    elif OP == "xor":
+        e.atomic_xor([0, 8], a)
+
+
+@pytest.mark.parametrize(
+    "op, dtype, apply",
+    [
+        ("add", torch.int32, torch.add),
+        ("add", torch.float32, torch.add),
+        ("add", torch.float16, torch.add),
+        ("max", torch.int32, torch.maximum),
+        ("min", torch.int64, torch.minimum),
+        ("and", torch.int32, torch.bitwise_and),
+        ("or", torch.int64, torch.bitwise_or),
+        ("xor", torch.int32, torch.bitwise_xor),
+    ],
+)
+def test_atomics_through_tensor_descriptors(runner, op, dtype, apply):
+    """The interpreter has none. Two programs; rows beyond the tensor are left out."""
+    x, o = torch.randint(1, 99, (12, 40)).to(dtype), torch.full((12, 40), 50, dtype=dtype)
+    expected = o.clone()
+    for _ in range(2):
+        expected[:, 8:24] = apply(expected[:, 8:24], x[:, :16])
+    reply = runner.launch(descriptor_atomics_kernel, (2,), [x, o, 12, 40], {"B": 16, "OP": op})
+    assert not reply.get("error") and not reply.get("findings"), reply
+    agree([expected], [o])
+
+
+@triton.jit
+def collatz(a, b):
+    steps = 0
+    while a > 1:
+        a = a // 2 if a % 2 == 0 else 3 * a + 1
+        steps += 1
+    if steps > 10:
+        return steps, b
+    return steps + 100, b * 2.0
+
+
+@triton.jit
+def mapped_kernel(x, y, o, p, N: tl.constexpr):
+    i = tl.arange(0, N)
+    steps, twice = tl.map_elementwise(collatz, tl.load(x + i), tl.load(y + i))
+    tl.store(o + i, steps)
+    tl.store(p + i, twice)
+
+
+def test_a_scalar_function_over_a_block_may_branch_and_loop(runner):
+    """tl.map_elementwise, which the interpreter does not have."""
+
+    def steps_of(a):
+        steps = 0
+        while a > 1:
+            a, steps = a // 2 if a % 2 == 0 else 3 * a + 1, steps + 1
+        return steps
+
+    x, y = torch.arange(1, 65, dtype=torch.int32), torch.randn(64)
+    o, p = torch.zeros_like(x), torch.zeros_like(y)
+    reply = runner.launch(mapped_kernel, (1,), [x, y, o, p], {"N": 64})
+    assert not reply.get("error") and not reply.get("findings"), reply
+    steps = torch.tensor([steps_of(a) for a in x.tolist()], dtype=torch.int32)
+    agree([torch.where(steps > 10, steps, steps + 100), torch.where(steps > 10, y, y * 2)], [o, p])
+
+
+@triton.jit
+def print_kernel(x, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    a = tl.load(x + i)
+    tl.device_print("a", a, hex=True)
+    tl.device_print("no operand")
+    tl.store(o + i, a + 1)
+
+
+def test_what_a_kernel_prints_changes_nothing(runner):
+    x, o = torch.randn(32), torch.zeros(32)
+    reply = runner.launch(print_kernel, (1,), [x, o], {"N": 32})
+    assert not reply.get("error"), reply
+    agree([x + 1], [o])
+
+
+@triton.jit
 def atomic_kernel(x, o, old, B: tl.constexpr, OP: tl.constexpr):
     i = tl.arange(0, B)
     a = tl.load(x + i)

@@ -224,44 +224,53 @@ T left_out(const Instruction& i) {
   else return static_cast<T>(0x5B5B5B5B);
 }
 
+// Changes one element; what was there before.
 template <typename T>
-void change(Machine& m, const Instruction& i) {
+T change(Machine& m, const Instruction& i, uint64_t address, T value) {
   const int size = memory_size(i.kind);
+  std::byte* at = reach_atomic(m, i, address, size);
+  T old;
+  take(i.kind, at, reinterpret_cast<std::byte*>(&old), 0, 1);
+  T now = combine(i.detail->text, old, value);
+  if constexpr (std::is_same_v<T, float>) now = round_to(i.kind, now);
+  std::byte spare[8];
+  exchange(m, i, address, at, encoded(i.kind, reinterpret_cast<const std::byte*>(&now), 0, 1, spare), size);
+  m.work.bytes += 2.0 * size;
+  m.work.flops += is_float(i.kind) ? 1 : 0;
+  return old;
+}
+
+template <typename T>
+void change_each(Machine& m, const Instruction& i) {
   const T* value = m.at<T>(i.in[1]);
   const uint64_t* addresses = m.at<uint64_t>(i.in[0]);
   const uint8_t* mask = i.in[2] >= 0 ? m.at<uint8_t>(i.in[2]) : nullptr;
   T* out = m.at<T>(i.out[0]);
   m.pause();
   for (int64_t k = 0; k < i.n; ++k) {
-    if (mask && !mask[i.single & 4 ? 0 : k]) {
-      out[k] = left_out<T>(i);
-      continue;
-    }
-    std::byte* at = reach_atomic(m, i, addresses[k], size);
-    T old;
-    take(i.kind, at, reinterpret_cast<std::byte*>(&old), 0, 1);
-    T now = combine(i.detail->text, old, value[i.single & 2 ? 0 : k]);
-    if constexpr (std::is_same_v<T, float>) now = round_to(i.kind, now);
-    std::byte spare[8];
-    exchange(m, i, addresses[k], at, encoded(i.kind, reinterpret_cast<const std::byte*>(&now), 0, 1, spare), size);
-    out[k] = old;
-    m.work.bytes += 2.0 * size;
+    const bool off = mask && !mask[i.single & 4 ? 0 : k];
+    out[k] = off ? left_out<T>(i) : change(m, i, addresses[k], value[i.single & 2 ? 0 : k]);
   }
-  m.work.flops += is_float(i.kind) ? static_cast<double>(i.n) : 0;
+}
+
+// Calls use with a value of the type that holds an element.
+template <typename Use>
+void as_held(Kind kind, Use use) {
+  switch (kind) {
+    case Kind::kI8: return use(int8_t());
+    case Kind::kI16: return use(int16_t());
+    case Kind::kI32: return use(int32_t());
+    case Kind::kI64: return use(int64_t());
+    case Kind::kF64: return use(double());
+    default: return use(float());
+  }
 }
 
 }  // namespace
 
 // in: pointers, value, mask or -1. Element after element, as the hardware orders them somehow.
 void atomic_rmw(Machine& m, const Instruction& i) {
-  switch (i.kind) {
-    case Kind::kI8: return change<int8_t>(m, i);
-    case Kind::kI16: return change<int16_t>(m, i);
-    case Kind::kI32: return change<int32_t>(m, i);
-    case Kind::kI64: return change<int64_t>(m, i);
-    case Kind::kF64: return change<double>(m, i);
-    default: return change<float>(m, i);
-  }
+  as_held(i.kind, [&](auto held) { change_each<decltype(held)>(m, i); });
 }
 
 // in: pointers, what is expected, the new value. Compares bits.
@@ -400,6 +409,18 @@ void store_block(Machine& m, const Instruction& i) {
     std::memcpy(reach(m, Memory::Access::kStore, address, count, size, bytes), bytes,
                 static_cast<size_t>(count * size));
     m.work.bytes += static_cast<double>(count * size);
+  });
+}
+
+// An atomic of each element that is inside.
+void reduce_block(Machine& m, const Instruction& i) {
+  m.pause();
+  as_held(i.kind, [&](auto held) {
+    const auto* value = m.at<decltype(held)>(i.in[1]);
+    const auto size = static_cast<uint64_t>(memory_size(i.kind));
+    block_rows(m, i, i.kind, [&](int64_t first, int64_t count, uint64_t address) {
+      for (int64_t k = 0; k < count; ++k) change(m, i, address + static_cast<uint64_t>(k) * size, value[first + k]);
+    });
   });
 }
 

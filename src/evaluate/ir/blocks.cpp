@@ -250,6 +250,21 @@ void reduce(Machine& m, const Instruction& i) {
   for (size_t o = 0; o < operands; ++o) std::memcpy(m.at<std::byte>(i.out[o]), rows[o], bytes[o]);
 }
 
+void map_elements(Machine& m, const Instruction& i) {
+  const Detail& d = *i.detail;
+  const auto copy = [&](int to, int64_t to_at, int from, int64_t from_at, size_t size) {
+    std::memcpy(m.at<std::byte>(to) + static_cast<size_t>(to_at) * size,
+                m.at<std::byte>(from) + static_cast<size_t>(from_at) * size, size);
+  };
+  for (int64_t k = 0; k < i.n; ++k) {
+    for (size_t o = 0; o < d.lanes_a.size(); ++o) copy(d.lanes_a[o], 0, i.in[o], k, static_cast<size_t>(d.list[o]));
+    m.run(i.bodies[0]);
+    for (size_t r = 0; r < d.lanes_out.size(); ++r)
+      copy(i.out[r], k, d.lanes_out[r], 0, static_cast<size_t>(held_size(d.kinds[r])));
+    m.tick();
+  }
+}
+
 // Hillis-Steele: step by step each row takes in the one `step` before it.
 void scan(Machine& m, const Instruction& i) {
   const Detail& d = *i.detail;

@@ -113,7 +113,7 @@ const Operation* Compiler::block(const Function& function, const Block& block, E
   for (const Operation& op : block.operations) {
     const std::string& n = op.name;
     if (n == "tt.return" || n == "scf.yield" || n == "scf.condition" || n == "cf.br" || n == "cf.cond_br" ||
-        n == "tt.reduce.return" || n == "tt.scan.return")
+        n == "tt.reduce.return" || n == "tt.scan.return" || n == "tt.map_elementwise.return")
       return &op;
     operation(function, op, env);
   }
@@ -306,6 +306,51 @@ void Compiler::reduction(const Function& function, const Operation& op, Env& env
   i.out = results;
   i.out.insert(i.out.end(), d.lanes_a.begin(), d.lanes_a.end());
   i.out.insert(i.out.end(), d.lanes_b.begin(), d.lanes_b.end());
+  here().code->push_back(std::move(i));
+}
+
+// The region is run on one element after the other, since it may branch and loop.
+void Compiler::map_elementwise(const Function& function, const Operation& op, Env& env) {
+  if (lanes_ > 0) refuse(op, " inside a reduction");
+  if (op.regions.size() != 1 || op.regions[0].blocks.size() != 1 || op.operands.empty() || op.results.empty())
+    wrong(op, "it needs operands and one region of one block");
+  if (const auto pack = op.attributes.find("pack"); pack != op.attributes.end() && pack->second.integer != 1)
+    refuse(op, " on several elements at once");
+  const Block& body = op.regions[0].blocks.front();
+  if (body.arguments.size() != op.operands.size())
+    wrong(op, "{} arguments for {} operands", body.arguments.size(), op.operands.size());
+  Instruction i{.run = run::map_elements, .pure = false, .name = op.name.c_str()};
+  i.detail = std::make_shared<Detail>();
+  const int list = next_list_++, level = here().level + 1;
+  for (size_t k = 0; k < op.operands.size(); ++k) {
+    const Type& argument = function.values[static_cast<size_t>(body.arguments[k])];
+    i.in.push_back(full(of(env, op, k)));
+    const Type& given = at(i.in[k]).type;
+    if (argument.block || argument.kind != given.kind || argument.kind == Kind::kTuple ||
+        given.shape != at(i.in[0]).type.shape)
+      wrong(op, "an argument of {} for {}", to_string(argument), to_string(given));
+    i.detail->list.push_back(held_size(given.kind));
+    i.detail->lanes_a.push_back(create(argument, false, false, level, -1));
+    env[static_cast<size_t>(body.arguments[k])] = i.detail->lanes_a[k];
+  }
+  i.n = at(i.in[0]).type.elements();
+  i.bodies.resize(1);
+  lists_.push_back({&i.bodies[0], level, list, {}});
+  const Operation* end = block(function, body, env);
+  if (!end || end->operands.size() != op.results.size()) wrong(op, "its region returns something else");
+  lists_.pop_back();
+  for (size_t k = 0; k < op.results.size(); ++k) {
+    const Type& result = function.values[static_cast<size_t>(op.results[k])];
+    const int value = of(env, *end, k);
+    if (at(value).type.block || at(value).type.kind != result.kind || result.elements() != i.n)
+      wrong(op, "a result of {} from {}", to_string(result), to_string(at(value).type));
+    i.detail->kinds.push_back(result.kind);
+    i.detail->lanes_out.push_back(value);
+    i.out.push_back(create(result, false, false, here().level, here().id));
+    env[static_cast<size_t>(op.results[k])] = i.out[k];
+  }
+  i.out.insert(i.out.end(), i.detail->lanes_a.begin(), i.detail->lanes_a.end());
+  i.location = location_;
   here().code->push_back(std::move(i));
 }
 

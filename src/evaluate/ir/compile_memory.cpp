@@ -18,6 +18,16 @@ std::shared_ptr<Detail> ordering(const Operation& op) {
   return detail;
 }
 
+// How an atomic changes what is there, as run::atomic_rmw calls it; "": not on this type.
+std::string combining(const Operation& op, Kind kind) {
+  static const std::set<std::string> integers = {"add", "and", "or", "xor", "max", "min", "umax", "umin", "exch"},
+                                     floats = {"fadd", "max", "min", "exch"};
+  if (op.words.empty() || kind == Kind::kI1 || kind == Kind::kPointer) return "";
+  std::string word = op.words[0];
+  if (op.name == "tt.descriptor_reduce" && is_float(kind) && word == "add") word = "fadd";
+  return (is_float(kind) ? floats : integers).contains(word) ? word : "";
+}
+
 }  // namespace
 
 bool Compiler::memory_operation(const Operation& op, Env& env, const Type& type) {
@@ -78,17 +88,19 @@ bool Compiler::memory_operation(const Operation& op, Env& env, const Type& type)
     block_pointer(i, i.in[0], descriptor);
     return i;
   };
-  const auto store_block = [&](int value, bool descriptor) {
+  const auto store_block = [&](int value, bool descriptor, Instruction::Run run = run::store_block) {
     const int tuple = of(env, op, 0);
     const Type own = at(tuple).type;
     if (own.kind == Kind::kTuple) value_fits(value, {.kind = own.pointee, .block = true, .shape = own.shape});
-    Instruction i{.run = run::store_block,
+    Instruction i{.run = run,
                   .kind = own.pointee,
                   .n = at(value).type.elements(),
                   .in = {tuple, full(value)},
                   .pure = false,
                   .name = op.name.c_str()};
     block_pointer(i, tuple, descriptor);
+    if (run == run::reduce_block && (i.detail->text = combining(op, own.pointee)).empty())
+      refuse(op, fmt::format(" ({} on {})", fmt::join(op.words, " "), name_of(own.pointee)));
     emit(std::move(i), {}, "");
   };
   const std::string& n = op.name;
@@ -124,6 +136,8 @@ bool Compiler::memory_operation(const Operation& op, Env& env, const Type& type)
     set(emit(std::move(i), {{type, false}}, "").front());
   } else if (n == "tt.descriptor_store") {
     store_block(of(env, op, op.operands.size() - 1), true);
+  } else if (n == "tt.descriptor_reduce") {
+    store_block(of(env, op, op.operands.size() - 1), true, run::reduce_block);
   } else if (n == "tt.load") {
     int pointer = of(env, op, 0);
     const Type as = pointed(pointer);
@@ -162,11 +176,8 @@ bool Compiler::memory_operation(const Operation& op, Env& env, const Type& type)
     const Type as = pointed(pointer);
     value_fits(value, as);
     if (mask >= 0) mask_fits(mask, as);
-    static const std::set<std::string> integers = {"add", "and", "or", "xor", "max", "min", "umax", "umin", "exch"},
-                                       floats = {"fadd", "max", "min", "exch"};
-    if (op.words.empty() || !(is_float(as.kind) ? floats : integers).contains(op.words[0]))
-      refuse(op, fmt::format(" ({} on {})", op.words.empty() ? "" : op.words[0], name_of(as.kind)));
-    if (as.kind == Kind::kI1 || as.kind == Kind::kPointer) refuse(op, " on " + std::string(name_of(as.kind)));
+    const std::string how = combining(op, as.kind);
+    if (how.empty()) refuse(op, fmt::format(" ({} on {})", fmt::join(op.words, " "), name_of(as.kind)));
     Instruction i{.run = run::atomic_rmw,
                   .kind = as.kind,
                   .out_kind = as.kind,
@@ -175,7 +186,7 @@ bool Compiler::memory_operation(const Operation& op, Env& env, const Type& type)
                   .pure = false,
                   .name = op.name.c_str()};
     i.detail = ordering(op);
-    i.detail->text = op.words[0];
+    i.detail->text = how;
     singles(i);
     set(emit(std::move(i), {{type, false}}, "").front());
   } else if (n == "tt.atomic_cas") {

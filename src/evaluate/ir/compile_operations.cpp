@@ -339,6 +339,7 @@ void Compiler::operation(const Function& function, const Operation& op, Env& env
   if (n == "scf.if") return branch_if(function, op, env);
   if (n == "scf.while") return loop_while(function, op, env);
   if (n == "tt.reduce" || n == "tt.scan") return reduction(function, op, env);
+  if (n == "tt.map_elementwise") return map_elementwise(function, op, env);
   if (n == "gpu.barrier" || n == "ttg.barrier" || n == "tt.print" || n == "llvm.intr.assume") return;
   if (n == "tt.call") {
     const auto callee = op.attributes.find("callee");
@@ -368,7 +369,7 @@ void Compiler::operation(const Function& function, const Operation& op, Env& env
     emit(std::move(i), {}, "");
     return;
   }
-  if (n == "tt.store" || n == "tt.descriptor_store") {
+  if (n == "tt.store" || n == "tt.descriptor_store" || n == "tt.descriptor_reduce") {
     if (!op.operands.empty() && memory_operation(op, env, type)) return;
     refuse(op);
   }

@@ -76,6 +76,7 @@ class Compiler {
   bool shape_operation(const Operation& op, Env& env, const Type& type);
   bool memory_operation(const Operation& op, Env& env, const Type& type);
   void reduction(const Function& function, const Operation& op, Env& env);
+  void map_elementwise(const Function& function, const Operation& op, Env& env);
   void loop_for(const Function& function, const Operation& op, Env& env);
   void branch_if(const Function& function, const Operation& op, Env& env);
   void branch_of_lanes(const Function& function, const Operation& op, Env& env);

@@ -21,7 +21,7 @@ namespace run {
 using F = void(Machine&, const Instruction&);
 F constant, range, spread, program_id, num_programs, address, broadcast, transpose, join, split, interleave, dot,
     reduce, scan, gather, histogram, load, store, atomic_rmw, atomic_cas, make_tuple, advance, load_block, store_block,
-    check, loop_for, branch_if, loop_while, graph;
+    reduce_block, check, map_elements, loop_for, branch_if, loop_while, graph;
 }  // namespace run
 
 }  // namespace tritonforge::evaluate::ir

@@ -9,7 +9,8 @@ namespace {
 const std::vector<std::pair<std::string_view, Kind>> kKinds = {
     {"i1", Kind::kI1},   {"i8", Kind::kI8},     {"i16", Kind::kI16},         {"i32", Kind::kI32},
     {"i64", Kind::kI64}, {"index", Kind::kI64}, {"f16", Kind::kF16},         {"f32", Kind::kF32},
-    {"f64", Kind::kF64}, {"bf16", Kind::kBF16}, {"f8E4M3FN", Kind::kF8E4M3}, {"f8E5M2", Kind::kF8E5M2}};
+    {"f64", Kind::kF64}, {"bf16", Kind::kBF16}, {"f8E4M3FN", Kind::kF8E4M3}, {"f8E5M2", Kind::kF8E5M2},
+    {"si8", Kind::kI8},  {"si16", Kind::kI16},  {"si32", Kind::kI32},        {"si64", Kind::kI64}};  // of descriptors
 
 }  // namespace
 

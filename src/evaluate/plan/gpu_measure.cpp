@@ -83,6 +83,12 @@ double least_flops(const ReferenceData& reference) {
   return product_flops(plan, with_zeros);
 }
 
+// "1650 MHz (power cap)"
+std::string clock_of(const GpuState& state) {
+  const std::string why = state.throttled.empty() ? "" : fmt::format(" ({})", state.throttled);
+  return fmt::format("{:.0f} MHz{}", state.clock_mhz, why);
+}
+
 }  // namespace
 
 TimedWork timed_work(const Plan& plan, const std::vector<double>& ms, const std::vector<bool>& copied,
@@ -342,6 +348,7 @@ void GpuMeasurement::run_pairs(std::vector<Side>& sides, const Pairing& how, Mea
   const auto begun = Clock::now();
   run_calls(calls, false);
   const double pair_s = seconds_since(begun) / kWarmupCalls;
+  before_ = gpu_.state(gpu_.replayers.device().uuid);  // warm as it is
   const size_t at_once = std::clamp(static_cast<size_t>(kSecondsBetweenLooks / pair_s), size_t{1}, kPairsBetweenLooks);
   const Deadline end = Deadline::after(std::min(how.limit_s, how.deadline.remaining_s()));
   std::vector<size_t> order(sides.size());
@@ -358,7 +365,7 @@ void GpuMeasurement::run_pairs(std::vector<Side>& sides, const Pairing& how, Mea
     if (std::all_of(found.begin(), found.end(), [&](const Interval& one) { return enough_pairs(one, pairs, rule); }))
       break;
   }
-  state_ = gpu_state(gpu_.replayers.device().uuid);
+  after_ = gpu_.state(gpu_.replayers.device().uuid);
   leave();
 }
 
@@ -450,6 +457,8 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
       "by the evaluator's clock, {} interleaved pairs with {}, cold L2, fresh memory, every output compared, "
       "the device alone for {:.0f} ms",
       sides[0].ms.size(), sides[1].name, 1e3 * held_s_);
+  if (before_ && after_ && !(before_->throttled.empty() && after_->throttled.empty()))
+    measured.notes["throttled"] = fmt::format("{} before the pairs, {} after", clock_of(*before_), clock_of(*after_));
   measured.times = std::move(times);
 }
 
@@ -485,11 +494,11 @@ Measured::Times GpuMeasurement::times_of(const std::vector<Side>& sides,
     }
   }
   add_physics(times);
-  if (state_) {
-    times.profile.clock_mhz = state_->clock_mhz;
-    times.profile.power_w = state_->power_w;
-    times.profile.temperature = state_->temperature;
-    times.profile.throttled = state_->throttled;
+  if (after_) {
+    times.profile.clock_mhz = after_->clock_mhz;
+    times.profile.power_w = after_->power_w;
+    times.profile.temperature = after_->temperature;
+    times.profile.throttled = after_->throttled;
   }
   return times;
 }

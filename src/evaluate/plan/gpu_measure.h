@@ -44,6 +44,8 @@ struct GpuProblem {
   // What is known of torch.compile's version, else what `measure` finds with such a process (ReferenceCache::compiled).
   std::function<CompiledBaseline(const std::function<CompiledBaseline(Child&)>& measure)> compiled;
   Spent* spent = nullptr;  // Client::spent
+  // Of the GPU with this UUID.
+  std::function<std::optional<GpuState>(const std::string& uuid)> state = gpu_state;
 };
 
 // Seconds that one timed call has: a kernel may hang only there, while the device is nobody else's. A candidate's has
@@ -134,7 +136,7 @@ class GpuMeasurement {
   std::optional<MeasuringTurns::Turn> turn_;
   Clock::time_point held_since_;
   double held_s_ = 0;
-  std::optional<GpuState> state_;  // after the last pairs
+  std::optional<GpuState> before_, after_;  // the last pairs
 };
 
 }  // namespace tritonforge::evaluate

@@ -30,27 +30,36 @@ ChildPool GpuReplayers::pool(Children& children, const EvaluatorOptions& options
           [this](Child& child, Deadline deadline) { open(child, deadline); }};
 }
 
+namespace {
+
+GpuDevice device_of(const Json& found) {
+  return {.name = found.at("name"),
+          .uuid = found.at("uuid"),
+          .target = found.at("target"),
+          .multiprocessors = found.at("multiprocessors"),
+          .l2 = found.at("l2"),
+          .memory = found.at("memory"),
+          .bytes_per_s = found.at("bytes_per_s"),
+          .clock_hz = found.at("clock_hz")};
+}
+
+}  // namespace
+
 void GpuReplayers::open(Child& child, Deadline deadline) {
   const bool first = device_.uuid.empty();
   Frame frame;
   std::string detail;
   Silence silence = child.channel().send({{"open", true}}, {}, deadline);
   if (silence == Silence::kNone) silence = child.channel().receive(frame, deadline, detail, 1 << 16);
-  const std::string why = silence != Silence::kNone         ? "it " + describe_silence(silence, child, detail, 0)
-                          : frame.header.contains("failed") ? frame.header["failed"].value("text", "")
-                                                            : "";
+  std::string why = silence != Silence::kNone ? "it " + describe_silence(silence, child, detail, 0) : "";
+  try {
+    if (why.empty() && frame.header.contains("failed")) why = frame.header["failed"].value("text", "it says not why");
+    else if (why.empty() && first) device_ = device_of(frame.header.at("device"));
+  } catch (const nlohmann::json::exception&) {
+    why = "its answer lacks a field, or one has the wrong type";
+  }
   if (!why.empty() && first) fail(ErrorKind::kMachine, "evaluator: no replayer on the GPU: {}", why);
   if (!why.empty()) throw DeviceFault{"no replayer on the GPU: " + why};
-  if (!first) return;
-  const Json& found = frame.header.at("device");
-  device_ = {.name = found.at("name"),
-             .uuid = found.at("uuid"),
-             .target = found.at("target"),
-             .multiprocessors = found.at("multiprocessors"),
-             .l2 = found.at("l2"),
-             .memory = found.at("memory"),
-             .bytes_per_s = found.at("bytes_per_s"),
-             .clock_hz = found.at("clock_hz")};
 }
 
 }  // namespace tritonforge::evaluate

@@ -22,7 +22,8 @@ TEST(Verdict, EveryFieldSurvivesTheWire) {
   v.runtime = {.mean = 1, .median = 2, .std = 3, .min = 4, .max = 5, .samples = 6};
   v.speedup = 1.5;
   v.claimed_speedup = 2.5;
-  v.profile = Profile{.floor_ms = 0.5};
+  v.profile = Profile{.floor_ms = 0.5, .throttled = "thermal"};
+  v.counters = {{.name = "add_kernel", .launches = 2}};
   v.speedup_low = 1.5;
   v.speedup_high = 1.9;
   v.eager_runtime = v.torch_compile_runtime = v.runtime;
@@ -47,12 +48,13 @@ TEST(Verdict, EveryFieldSurvivesTheWire) {
 
 // A new field has to be put on one side.
 TEST(Verdict, EveryFieldIsMeasuredOrClaimed) {
-  std::set<std::string> measured{"cheated",     "claimed", "device",  "mode",   "own_share", "profile",
-                                 "ref_runtime", "seed",    "speedup", "trials", "wall_s",    "seconds"};
+  std::set<std::string> measured{"cheated",     "claimed", "counters", "device", "mode",   "own_share", "profile",
+                                 "ref_runtime", "seed",    "speedup",  "trials", "wall_s", "seconds"};
   measured.insert({"eager_runtime", "eager_speedup", "torch_compile_runtime", "torch_compile_speedup"});
   Verdict v;
   v.own_share = 1;
   v.profile = Profile();
+  v.counters.emplace_back();
   v.seconds["queue"] = 1;
   v.eager_runtime.samples = v.torch_compile_runtime.samples = 1;
   std::set<std::string> fields, marked = measured;

@@ -6,87 +6,14 @@
 
 #include <thread>
 
-#include "unit/evaluate/written_conversation.h"
+#include "evaluate/pairs.h"
+#include "unit/evaluate/written_gpu.h"
 
 namespace tritonforge::evaluate {
 namespace {
 
 using ::testing::HasSubstr;
-
-const std::string kOpen =
-    R"(0 {"device":{"name":"written","uuid":"written-gpu","target":"sm_90","multiprocessors":1,"l2":1,"memory":1e11,)"
-    R"("bytes_per_s":1,"clock_hz":1}})"
-    "\n";
-const std::string kLoadedPlan = "0 {\"loaded\":true}\n";
-const std::string kRight = R"(160 {"findings":[],"own":[0,0],"copied":[false],)" + kWrittenTensors + "}\n";
-const std::string kWrong = R"(120 {"findings":[],"own":[0,0],"copied":[false],"inputs":1,"aliases":[-1],"tensors":[)"
-                           R"({"dtype":"float32","shape":[20],"order":[0],"bytes":80},)"
-                           R"({"dtype":"float32","shape":[10],"order":[0],"bytes":40}]})"
-                           "\n";
-const std::string kReady = "0 {\"ready\":true}\n";
-const std::string kChosen = "0 {\"chosen\":true}\n";
-const std::string kNothingWritten = "0 {\"failed\":{\"kind\":\"fault\",\"text\":\"nothing was written\"}}\n";
-
-// A launch, of one kernel or of that of each of three configurations.
-std::string recording(bool tuned) {
-  const std::string launch = R"("grid":[1,1,1],"args":[{"t":0},{"t":1},{"i":20}])";
-  std::string kernels, steps;
-  for (int k = 0; k < (tuned ? 3 : 1); ++k) {
-    kernels += fmt::format(R"({}{{"name":"k","options":{{"num_warps":{}}},"ir":{{"sm_90":0}},"errors":{{}}}})",
-                           k > 0 ? "," : "", k + 1);
-    steps += fmt::format(R"(,{{"launch":{},{}{}}})", k, launch, tuned ? fmt::format(R"(,"of":[0,{}])", k) : "");
-  }
-  const std::string tunings = tuned ? R"("tunings":[{"configurations":["B 1","B 2","B 3"],"left_out":0}],)" : "";
-  return kWrittenLoad +
-         R"(16 {"plan":{"values":[{"dtype":"float32","shape":[20],"stride":[1],"input":0},{"dtype":"float32",)"
-         R"("shape":[20],"stride":[1]}],"kernels":[)" +
-         kernels + "]," + tunings +
-         R"("steps":[{"aten":"aten::empty_like","overload":"","args":[{"t":0}],"kwargs":{},"out":[1]})" + steps +
-         R"(],"outputs":{"tensor":1},"inputs":1,"texts":[16],"constants":[],"own_weights":[]}})" + "\n";
-}
-
-// Calls of a tuner: `ms` each.
-std::string calls(double ms) {
-  std::string made;
-  for (int k = 0; k < 10; ++k) made += fmt::format("{}[{},true,0]", k > 0 ? "," : "", ms);
-  return "0 {\"calls\":[" + made + "]}\n";
-}
-
-struct Setting {
-  bool tuned = false;
-  double limit_s = 30;                        // of the candidate's own time
-  std::string* heard = nullptr;               // all that its processes were sent
-  std::function<void()> while_compiled = {};  // where it is timed: torch.compile's version, of which there is none
-};
-
-// What the process P says that tries the plan, after it was handed it, then the one after it.
-Verdict judge_on_gpu(const std::string& first, const std::string& second = "", const Setting& setting = {}) {
-  const ReferenceData reference = written_reference();
-  WrittenChildren children(
-      kOpen + "=\n" + recording(setting.tuned) + "=\n" + kOpen + kLoadedPlan + first + "=\n" + kOpen + second,
-      reference);
-  LoweringPool lowering(children);
-  EvaluatorOptions options;
-  options.torch_compile = static_cast<bool>(setting.while_compiled);
-  options.candidate_timeout_s = 30;
-  GpuReplayers device(children, options, "");
-  EvaluationRequest request;
-  request.measure_performance = static_cast<bool>(setting.while_compiled);
-  RunContext context = written_context(children, lowering, options, request, reference, device);
-  context.limit_s = setting.limit_s;
-  const auto with_reference = [&](const std::function<bool(Child&)>&) {
-    setting.while_compiled();
-    throw TimingFault{Fault::kTimeout, "torch.compile did not end"};
-  };
-  const GpuProblem gpu{device, with_reference, {}};
-  Verdict verdict;
-  verdict.mode = EvaluationMode::kPlan;
-  verdict.stage = Stage::kExtracted;
-  const auto why = judge_as_plan(context, verdict, &gpu);
-  if (setting.heard) *setting.heard = children.heard();
-  verdict.notes["mode_reason"] = why ? why->reason : "";
-  return verdict;
-}
+using ::testing::Not;
 
 std::string failed(const std::string& kind, const std::string& text) {
   return fmt::format("0 {{\"failed\":{{\"kind\":\"{}\",\"text\":\"{}\"}}}}\n", kind, text);
@@ -177,7 +104,7 @@ TEST(GpuRunner, WhileItWaitsForTorchCompileItsOwnTimeStands) {
 // Each configuration is replayed and timed; what follows is of the fastest.
 TEST(GpuRunner, TheFastestConfigurationIsTheOneThatIsTimed) {
   const std::string others = kChosen + kRight + kChosen + kChosen + kRight + kChosen;
-  const std::string tuning = kChosen + calls(3) + kChosen + calls(1) + kChosen + calls(2) + kChosen;
+  const std::string tuning = kChosen + ten_calls(3) + kChosen + ten_calls(1) + kChosen + ten_calls(2) + kChosen;
   const std::string rest =
       R"(0 {"kernels":[null,{"registers":9,"spilled_bytes":0,"shared":0,"warps":2,"occupancy":1},null],)"
       R"("candidate":[0,1.0]})"
@@ -193,6 +120,136 @@ TEST(GpuRunner, AWrongConfigurationIsWrongHoweverFast) {
   const Verdict verdict = judge_on_gpu(kRight + kChosen + kWrong + kChosen, "", {.tuned = true});
   EXPECT_FALSE(verdict.correct);
   EXPECT_THAT(verdict.diagnostics, HasSubstr("a configuration that the autotuner may choose, k (B 2): "));
+}
+
+TEST(GpuRunner, WhatIsDrawnBesideItIsTimedOnThat) {
+  const GpuSetting setting{.pairs = 1, .bytes_per_s = 1e12, .drawn = true};
+  const std::string timed = kDrawnRight + kDrawnReady + profiled(1, "0,1") + one_pair(2, 4, 0) + kNothingWritten;
+  const Verdict verdict = judge_on_gpu(timed, "", setting);
+  EXPECT_TRUE(verdict.correct) << verdict.diagnostics << verdict.notes.at("mode_reason");
+  EXPECT_EQ(verdict.speedup, 2);
+}
+
+// Kernels are left out one at a time: of the first one's absence the output tells.
+TEST(GpuRunner, AKernelWithoutEffectDoesNoWork) {
+  const GpuSetting setting{.recorded = recorded_with_others(1), .reference_work = 1e6};
+  const std::string timed = kRight + kReady + profiled(2, "0,1,0,1,8");
+  const Verdict needed = judge_on_gpu(timed + kWrong + kWrong + kNothingWritten, "", setting);
+  EXPECT_TRUE(needed.correct) << needed.diagnostics << needed.notes.at("mode_reason");
+  EXPECT_FALSE(needed.notes.contains("idle_kernels"));
+  EXPECT_NEAR(needed.own_share.value(), 0.9, 1e-3);
+  const Verdict idle = judge_on_gpu(timed + kWrong + kRight + kNothingWritten, "", setting);
+  EXPECT_TRUE(idle.correct) << idle.diagnostics << idle.notes.at("mode_reason");
+  EXPECT_EQ(idle.notes.at("idle_kernels"), "other1");
+  EXPECT_NEAR(idle.own_share.value(), 0.5, 1e-3);
+  EXPECT_FALSE(idle.notes.contains("idle_kernels_not_tried"));
+}
+
+TEST(GpuRunner, KernelsThatAreNotLeftOutAreTold) {
+  std::string ms = "0,1,0,1";
+  for (int k = 0; k < 16; ++k) ms += ",1";
+  const Verdict many = judge_on_gpu(kRight + kReady + profiled(17, ms) + kNothingWritten, "",
+                                    {.recorded = recorded_with_others(16), .reference_work = 1e6});
+  EXPECT_TRUE(many.correct) << many.diagnostics << many.notes.at("mode_reason");
+  EXPECT_EQ(many.notes.at("idle_kernels_not_tried"), "17 kernels, of more than 16 none is left out");
+  const std::string faults = failed("fault", "kernel other1: an illegal memory access");
+  const Verdict fails = judge_on_gpu(kRight + kReady + profiled(2, "0,1,0,1,8") + faults + kNothingWritten, "",
+                                     {.recorded = recorded_with_others(1), .reference_work = 1e6});
+  EXPECT_TRUE(fails.correct) << fails.diagnostics << fails.notes.at("mode_reason");
+  EXPECT_EQ(fails.notes.at("idle_kernels_not_tried"), "those after k, without which it fails");
+}
+
+// 80 bytes are read at one byte a second.
+TEST(GpuRunner, WhatIsFasterThanPhysicsIsDoubtedAndEarnsNoSpeedup) {
+  const GpuSetting setting{.pairs = 1, .against_itself = true};
+  const std::string timed = kRight + kReady + profiled(1, "0,1") + one_pair(1, 1, 0) + kNothingWritten;
+  const Verdict verdict = judge_on_gpu(timed, "", setting);
+  EXPECT_TRUE(verdict.correct) << verdict.diagnostics << verdict.notes.at("mode_reason");
+  ASSERT_EQ(verdict.flags.size(), 1u);
+  EXPECT_EQ(verdict.flags[0].kind, Cheat::kExcessiveSpeedup);
+  EXPECT_THAT(verdict.flags[0].evidence, HasSubstr("1 ms, and what the problem reads, writes and multiplies takes"));
+  EXPECT_EQ(verdict.runtime.median, 1);
+  EXPECT_EQ(verdict.speedup, 0);
+  GpuSetting possible = setting;
+  possible.bytes_per_s = 1e12;
+  const Verdict fast = judge_on_gpu(timed, "", possible);
+  EXPECT_TRUE(fast.flags.empty());
+  EXPECT_EQ(fast.speedup, 1);
+}
+
+std::string timed_on(const std::string& before, double candidate_ms, double eager_ms, uint64_t seed) {
+  return before + kReady + profiled(1, "0,1") + one_pair(candidate_ms, eager_ms, seed);
+}
+const GpuSetting kTimedOnce{.pairs = 1, .bytes_per_s = 1e12};
+
+TEST(GpuRunner, ASpeedupBeyondTenIsMeasuredAgainAndDoubted) {
+  const uint64_t other = Rng::derive(0, "again");
+  const Verdict verdict = judge_on_gpu(timed_on(kRight, 1, 20, 0),
+                                       timed_on(kLoadedPlan, 1, 15, other) + kNothingWritten, kTimedOnce);
+  EXPECT_TRUE(verdict.correct) << verdict.diagnostics << verdict.notes.at("mode_reason");
+  ASSERT_EQ(verdict.flags.size(), 1u);
+  EXPECT_EQ(verdict.flags[0].kind, Cheat::kExcessiveSpeedup);
+  EXPECT_EQ(verdict.flags[0].evidence, "20.0x eager, and 15.0x by another process");
+  EXPECT_EQ(verdict.eager_speedup, 15);
+  const Verdict usual = judge_on_gpu(timed_on(kRight, 2, 20, 0) + kNothingWritten, "", kTimedOnce);
+  EXPECT_TRUE(usual.correct) << usual.diagnostics << usual.notes.at("mode_reason");
+  EXPECT_EQ(usual.speedup, kBeyondEager);
+  EXPECT_TRUE(usual.flags.empty());
+}
+
+TEST(GpuRunner, OfTwoMeasurementsTheLessCounts) {
+  const uint64_t other = Rng::derive(0, "again");
+  const Verdict less = judge_on_gpu(timed_on(kRight, 1, 20, 0), timed_on(kLoadedPlan, 2, 6, other) + kNothingWritten,
+                                    kTimedOnce);
+  EXPECT_EQ(less.speedup, 3) << less.diagnostics << less.notes.at("mode_reason");
+  EXPECT_EQ(less.runtime.median, 2);
+  EXPECT_TRUE(less.flags.empty());
+  EXPECT_EQ(less.notes.at("measured_again"), "20.0x eager, and 3.0x by another process");
+  const Verdict first = judge_on_gpu(timed_on(kRight, 1, 20, 0), timed_on(kLoadedPlan, 1, 30, other) + kNothingWritten,
+                                     kTimedOnce);
+  EXPECT_EQ(first.speedup, 20) << first.diagnostics << first.notes.at("mode_reason");
+}
+
+TEST(GpuRunner, WhatFailsWhenItIsMeasuredAgainIsTheCandidates) {
+  const Verdict verdict = judge_on_gpu(timed_on(kRight, 1, 20, 0),
+                                       kLoadedPlan + kReady + failed("fault", "kernel k: an illegal memory access"),
+                                       kTimedOnce);
+  EXPECT_FALSE(verdict.correct);
+  EXPECT_EQ(verdict.fault, Fault::kRuntimeError);
+  EXPECT_EQ(verdict.speedup, 0);
+}
+
+TEST(GpuRunner, AClockThatIsHeldDownIsTold) {
+  GpuSetting setting = kTimedOnce;
+  setting.states = {{.clock_mhz = 1980, .throttled = ""}, {.clock_mhz = 1650, .throttled = "power cap"}};
+  const std::string timed = timed_on(kRight, 2, 4, 0) + kNothingWritten;
+  const Verdict held = judge_on_gpu(timed, "", setting);
+  EXPECT_EQ(held.notes.at("throttled"), "1980 MHz before the pairs, 1650 MHz (power cap) after") << held.diagnostics;
+  EXPECT_EQ(held.profile->throttled, "power cap");
+  EXPECT_THAT(describe(*held.profile), HasSubstr("held its clock down when it was timed (power cap): 1650 MHz"));
+  setting.states[1].throttled = "";
+  const Verdict free = judge_on_gpu(timed, "", setting);
+  EXPECT_FALSE(free.notes.contains("throttled"));
+  EXPECT_EQ(free.profile->clock_mhz, 1650);
+  EXPECT_THAT(describe(*free.profile), Not(HasSubstr("clock")));
+}
+
+TEST(GpuRunner, ATrialWhoseAnswerLacksAFieldIsNone) {
+  const Verdict verdict = judge_on_gpu("160 {\"findings\":[],\"own\":[0,0]," + kWrittenTensors + "}\n");
+  EXPECT_FALSE(verdict.correct);
+  EXPECT_THAT(verdict.notes.at("mode_reason"), HasSubstr("lacks a field"));
+}
+
+// The first process P says what the device is: without that no evaluator begins.
+TEST(GpuRunner, AReplayerThatDoesNotSayWhatTheDeviceIsIsNone) {
+  for (const char* said : {"0 {\"device\":{\"name\":\"written\"}}\n", "0 {\"failed\":1}\n", "0 {}\n", "0 [1]\n"}) {
+    try {
+      judge_written_on_gpu(said, {});
+      ADD_FAILURE() << said;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kMachine) << said;
+    }
+  }
 }
 
 }  // namespace

@@ -160,6 +160,15 @@ TEST(Measure, AProcessThatSaysThatMemoryRanOutIsToldSo) {
   EXPECT_EQ(told("RuntimeError: no\n  line 3, in forward: x = f()  # out of memory"), Fault::kRuntimeError);
 }
 
+TEST(Measure, AnAnswerIsNoLargerThanWhatIsFetched) {
+  const ReferenceData data = written_reference();
+  WrittenChildren children("101 {}\n=\n100 {}\n", data);
+  const auto large = children.spawn("candidate", {}, Deadline::after(60));
+  EXPECT_THROW(TimedChild(*large, 100).ask({{"op", "fetch"}}, {}, 60), TimingFault);
+  const auto fits = children.spawn("candidate", {}, Deadline::after(60));
+  EXPECT_EQ(TimedChild(*fits, 100).ask({{"op", "fetch"}}, {}, 60).payload.size(), 100u);
+}
+
 TEST(Measure, AnAnswerThatIsNoneIsAForgery) {
   const auto nothing = [] { return Frame{Json::object(), {}}; };
   const auto list = [] { return Frame{Json::array({1}), {}}; };

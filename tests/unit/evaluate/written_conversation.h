@@ -17,8 +17,8 @@
 
 namespace tritonforge::evaluate {
 
-// y = x + 1 over 20 floats, one trial.
-inline ReferenceData written_reference() {
+// y = x + `added` over 20 floats, one trial; where nothing is added x is zero, so that all bytes are the same.
+inline ReferenceData written_reference(float added = 1) {
   constexpr int64_t kCount = 20;
   ReferenceData data;
   data.init = {{"list", Json::array()}};
@@ -26,8 +26,8 @@ inline ReferenceData written_reference() {
   data.sizes = Json::object();
   auto trial = std::make_unique<ReferenceTrial>();
   std::vector<float> values;
-  for (const float offset : {0.0f, 0.0f, 1.0f}) {  // the input, after the call, the output
-    for (int64_t i = 0; i < kCount; ++i) values.push_back(offset + static_cast<float>(i));
+  for (const float offset : {0.0f, 0.0f, added}) {  // the input, after the call, the output
+    for (int64_t i = 0; i < kCount; ++i) values.push_back(offset + (added == 0 ? 0 : static_cast<float>(i)));
   }
   trial->payload.resize(values.size() * sizeof(float));
   std::memcpy(trial->payload.data(), values.data(), trial->payload.size());
@@ -51,16 +51,10 @@ inline ReferenceData written_reference() {
 // input after the call on. The lines of one child end with "=".
 class WrittenChildren : public Children {
  public:
-  WrittenChildren(const std::string& text, const ReferenceData& reference) : payload_(reference.trials[0]->payload) {
-    std::string frames;
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = std::min(text.find('\n', at), text.size());
-      const std::string_view line(text.data() + at, end - at);
-      at = end + 1;
-      if (line == "=") said_.push_back(std::exchange(frames, ""));
-      else frames += frame_of(line);
-    }
-    said_.push_back(frames);
+  // `compilers`: what the children say that lower kernels, in the same form; further ones lower each.
+  WrittenChildren(const std::string& text, const ReferenceData& reference, const std::string& compilers = "")
+      : payload_(reference.trials[0]->payload), said_(children_of(text)) {
+    if (!compilers.empty()) said_by_compilers_ = children_of(compilers);
   }
   ~WrittenChildren() override {
     for (const int end : ends_) ::close(end);
@@ -69,9 +63,8 @@ class WrittenChildren : public Children {
   WrittenChildren& operator=(const WrittenChildren&) = delete;
 
   std::unique_ptr<Child> spawn(const std::string& role, const ChildLimits&, Deadline) override {
-    const std::string frames = role == "lower"           ? frame_of(R"(0 {"ok":true})")
-                               : spawned_ < said_.size() ? said_[spawned_++]
-                                                         : "";
+    const std::string frames = role == "lower" ? next(said_by_compilers_, compilers_, frame_of(R"(0 {"ok":true})"))
+                                               : next(said_, spawned_, "");
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) fail(ErrorKind::kMachine, "socketpair");
     const int size = 4 << 20;
@@ -82,6 +75,7 @@ class WrittenChildren : public Children {
     ends_.push_back(ends[1]);  // open: what is sent to the child arrives
     return std::make_unique<Child>(ends[0]);
   }
+  size_t compilers() const { return compilers_; }
   // All that they were sent, one after the other.
   std::string heard() const {
     std::string all;
@@ -94,6 +88,23 @@ class WrittenChildren : public Children {
   }
 
  private:
+  static std::string next(const std::vector<std::string>& said, size_t& spawned, const std::string& beyond) {
+    const size_t child = spawned++;
+    return child < said.size() ? said[child] : beyond;
+  }
+  std::vector<std::string> children_of(const std::string& text) const {
+    std::vector<std::string> children;
+    std::string frames;
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find('\n', at), text.size());
+      const std::string_view line(text.data() + at, end - at);
+      at = end + 1;
+      if (line == "=") children.push_back(std::exchange(frames, ""));
+      else frames += frame_of(line);
+    }
+    children.push_back(frames);
+    return children;
+  }
   std::string frame_of(std::string_view line) const {
     const auto& bytes = payload_;
     uint64_t body = 0;
@@ -110,9 +121,9 @@ class WrittenChildren : public Children {
   }
 
   const std::vector<std::byte>& payload_;
-  std::vector<std::string> said_;
+  std::vector<std::string> said_, said_by_compilers_;
   std::vector<int> ends_;
-  size_t spawned_ = 0;
+  size_t spawned_ = 0, compilers_ = 0;
 };
 
 inline std::string nonce_of(uint64_t secret) { return fmt::format("{:016x}", sip_hash({secret, 0}, "nonce")); }
