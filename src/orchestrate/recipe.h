@@ -56,12 +56,14 @@ struct DataSection {
 };
 
 struct SftSection {
-  int64_t steps = 100, tokens_per_step = 8192, max_sequence = 1024;
+  int64_t steps = 100, tokens_per_step = 8192, sequences_per_step = 0, max_sequence = 1024;
   train::TrainConfig train;
   template <typename V>
   void describe(V& v) {
     v("steps", steps, at_least(1), "optimizer steps");
     v("tokens_per_step", tokens_per_step, at_least(1), "sequences are added to a step up to this many tokens");
+    v("sequences_per_step", sequences_per_step, at_least(0),
+      "and up to this many of them, whichever comes first; 0 = any number");
     v("max_sequence", max_sequence, at_least(1), "longest example, in tokens; longer ones are left out, and counted");
     v("train", train, in_recipe(), "the trainer's job of this stage");
   }

@@ -145,8 +145,9 @@ SftData usable(const RecipeConfig& config, const fs::path& base) {
   fail(ErrorKind::kUsage, "data.conversations: no example in {}", conversations(config).path.string());
 }
 
-// Which examples each step trains on: epoch after epoch of a seeded shuffle, cut by the token budget. A function of
-// the data and the seed, so that a resumed run goes on with the same steps.
+// Which examples each step trains on: epoch after epoch of a seeded shuffle, cut by the tokens and by the number
+// of sequences, whichever comes first. A function of the data, the seed and the recipe's bounds, so that a resumed run
+// goes on with the same steps.
 std::vector<std::vector<size_t>> plan_steps(const SftData& data, const SftSection& sft, uint64_t seed) {
   std::vector<std::vector<size_t>> steps;
   std::vector<size_t> current;
@@ -154,7 +155,9 @@ std::vector<std::vector<size_t>> plan_steps(const SftData& data, const SftSectio
   dataset::SampleOrder order(data.size(), Rng::derive(seed, "sft"));
   for (uint64_t position = 0;; ++position) {
     const size_t index = order.at(position);
-    if (!current.empty() && budget + data.length(index) > sft.tokens_per_step) {
+    const bool full = budget + data.length(index) > sft.tokens_per_step ||
+                      (sft.sequences_per_step > 0 && std::ssize(current) == sft.sequences_per_step);
+    if (!current.empty() && full) {
       steps.push_back(std::exchange(current, {}));
       budget = 0;
       if (static_cast<int64_t>(steps.size()) == sft.steps) return steps;

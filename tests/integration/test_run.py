@@ -33,7 +33,7 @@ extends: {ROOT}/recipes/quickstart.yaml
 name: small
 dashboard_port: 0
 data: {{verify: 3}}
-sft: {{steps: 3, tokens_per_step: 1024, train: {{checkpoint_interval: 2}}}}
+sft: {{steps: 3, tokens_per_step: 1024, sequences_per_step: 2, train: {{checkpoint_interval: 2}}}}
 rollout: {{max_turns: 2, concurrency: 16, advantage: none}}
 rl: {{steps: {STEPS}, prompts_per_step: 2, samples_per_prompt: 3, sampling: {{max_new_tokens: 300}},
       train: {{checkpoint_interval: 2, lr: 1.0e-3}}}}
@@ -147,6 +147,7 @@ def undisturbed(tmp_path_factory):
 
 def test_ends_with_a_table_and_a_result(undisturbed):
     assert [step.get("ahead", False) for step in undisturbed.steps("sft")] == [False, True, True]
+    assert [step["sequences"] for step in undisturbed.steps("sft")] == [2, 2, 2]  # by tokens alone the last had three
     result = json.loads((undisturbed.output / "result.json").read_text())
     assert [(row["name"], row["turns"]) for row in result["stages"]] == [
         (name, turns) for name in ("base", "sft", "rl") for turns in (1, 2)

@@ -41,8 +41,9 @@ constexpr double kNetwork = 25e9;  // bytes a second between hosts, where a grou
 // CUDA context and code of libraries: the same 2.1 GiB in four configurations of the trainer that were measured, 0.6 of
 // an engine (docs/performance.md, where cudaMemGetInfo is compared with the plans).
 constexpr double kTrainerContext = 2.1 * kGib, kEngineContext = 0.6 * kGib;
-// Verdicts a second: timed ones of one GPU (README.md), those of one core (docs/results.md).
-constexpr double kVerdictsOfGpu = 7, kVerdictsOfCore = 8;
+// Verdicts a second: timed ones of one H200 with 14 workers (docs/results.md, "Times of plan mode"), those of one core,
+// the half of two cores' (docs/performance.md, "New kernels a second of the evaluator").
+constexpr double kVerdictsOfGpu = 20.5, kVerdictsOfCore = 18.5;
 // A core with AVX-512 in fp32, and its part of the memory's bandwidth.
 constexpr double kCoreFlops = 40e9, kCoreBandwidth = 8e9;
 constexpr double kProcess = 0.32 * kGib;  // of a process with libtorch, before any model
@@ -74,7 +75,7 @@ train::MemoryPlan trainer_plan(const model::ModelConfig& shape, const train::Tra
   const int64_t parameters = rank_parameters(shape, degrees);
   train::TrainConfig config = train;
   if (config.recompute_layers > part.num_layers) config.recompute_layers = part.num_layers;
-  config.parallel = degrees.dims();
+  config.parallel = degrees.dims(train.parallel);
   return train::plan_memory(part, parameters, config, static_cast<int64_t>(free - kTrainerContext) - 2 * parameters);
 }
 
@@ -305,9 +306,12 @@ class Estimator {
   }
 
   StepTime sft_step() const {
-    const double tokens = count(config_.sft.tokens_per_step);
-    const double length = count(config_.sft.max_sequence), sequences = std::max(1.0, std::floor(tokens / length));
-    StepTime step{.stage = "sft", .seconds = training(config_.sft.train, {sequences, 1, length, 0, tokens})};
+    const orchestrate::SftSection& sft = config_.sft;
+    const double length = count(sft.max_sequence), most = count(sft.tokens_per_step);
+    const double limit = sft.sequences_per_step > 0 ? count(sft.sequences_per_step) : most;
+    const double sequences = std::max(1.0, std::min(limit, std::floor(most / length)));
+    const double targets = std::min(most, limit * length);
+    StepTime step{.stage = "sft", .seconds = training(sft.train, {sequences, 1, length, 0, targets})};
     for (const auto& [name, seconds] : step.seconds) step.total += seconds;
     return step;
   }
