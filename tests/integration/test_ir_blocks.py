@@ -9,7 +9,7 @@ triton = pytest.importorskip("triton")
 import triton.language as tl
 
 import triton_ir
-from triton_ir import FLOATS, agree, both
+from triton_ir import BESIDE_GPU, FLOATS, agree, both
 
 if not os.path.exists(triton_ir.IR_RUN):
     pytest.skip(f"no {triton_ir.IR_RUN}", allow_module_level=True)
@@ -43,8 +43,7 @@ def shape_kernel(x, o, M: tl.constexpr, N: tl.constexpr, OP: tl.constexpr):
         places = tl.cat(r, r + M, can_reorder=True)
         tl.store(o + places, tl.cat(tl.sum(a, 1), tl.max(a, 1), can_reorder=True))
     elif OP == "reorder":
-        places = tl.reshape(c[:, None] * M + r[None, :], (M * N,), can_reorder=True)
-        tl.store(o + places, tl.reshape(tl.trans(a), (M * N,), can_reorder=True))
+        tl.store(o + flat, tl.reshape(tl.trans(a), (M * N,), can_reorder=True))
     elif OP == "broadcast":
         tl.store(
             o + r[:, None] * N + c[None, :], tl.broadcast_to(tl.sum(a, 1)[:, None], (M, N)) + tl.sum(a, 0)[None, :]
@@ -90,7 +89,7 @@ def test_shapes(runner, op, shape):
     expected, got, _ = both(
         runner, shape_kernel, (1,), [x, torch.zeros(shape[0] * shape[1])], M=shape[0], N=shape[1], OP=op
     )
-    if op == "cat":  # in any order
+    if op in ("cat", "reorder"):  # in any order
         expected, got = [[t.sort().values for t in side] for side in (expected, got)]
     # Sums of up to 128 numbers of size 1, in another order than numpy's.
     agree(expected, got, exact=op not in ("broadcast", "cat"), rtol=1e-6, atol=1e-5)
@@ -359,6 +358,8 @@ def descriptor_atomics_kernel(x, o, M, N, B: tl.constexpr, OP: tl.constexpr):
 )
 def test_atomics_through_tensor_descriptors(runner, op, dtype, apply):
     """The interpreter has none. Two programs; rows beyond the tensor are left out."""
+    if BESIDE_GPU and (op, dtype) == ("or", torch.int64):
+        pytest.skip("an H200 has no such instruction, and says so by an error that ends the context")
     x, o = torch.randint(1, 99, (12, 40)).to(dtype), torch.full((12, 40), 50, dtype=dtype)
     expected = o.clone()
     for _ in range(2):

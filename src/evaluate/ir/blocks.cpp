@@ -159,13 +159,14 @@ void split(Machine& m, const Instruction& i) {
   });
 }
 
-// Of its second half with its first one.
+// Of its two halves; which comes first is the operation's.
 void interleave(Machine& m, const Instruction& i) {
   by_size(held_size(i.out_kind), [&](auto sample) {
     using T = decltype(sample);
     const T* in = m.at<T>(i.in[0]);
     T* out = m.at<T>(i.out[0]);
-    for (int64_t k = 0; k < i.n / 2; ++k) out[2 * k] = in[i.n / 2 + k], out[2 * k + 1] = in[k];
+    const int64_t first = i.detail->list[0] * (i.n / 2), second = i.n / 2 - first;
+    for (int64_t k = 0; k < i.n / 2; ++k) out[2 * k] = in[first + k], out[2 * k + 1] = in[second + k];
   });
 }
 

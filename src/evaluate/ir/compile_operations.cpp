@@ -132,8 +132,8 @@ void Compiler::elementwise_operation(const Operation& op, Env& env, const Type& 
   env[static_cast<size_t>(op.results.front())] = emit(std::move(i), {{type, single}}, key).front();
 }
 
-// A GPU leaves the elements where its threads have them: nobody may count on their order. That of a reduction over all
-// of them is its own.
+// A GPU leaves the elements where its threads have them: nobody may count on their order, nor on that of two operations
+// being one. That of a reduction over all of them is its own.
 int Compiler::reordered(int in, const Type& type) {
   const int in_order = alias(in, type);
   if (at(in).single || type.elements() % 2 != 0) return in_order;
@@ -143,7 +143,9 @@ int Compiler::reordered(int in, const Type& type) {
                 .n = type.elements(),
                 .in = {in},
                 .name = "tt.reshape"};
-  const int out = emit(std::move(i), {{type, false}}, "interleave" + to_string(type)).front();
+  i.detail = std::make_shared<Detail>();
+  i.detail->list = {1 - reorders_++ % 2};
+  const int out = emit(std::move(i), {{type, false}}, "").front();
   in_order_[out] = in_order;
   return out;
 }

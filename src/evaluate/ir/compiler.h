@@ -106,6 +106,7 @@ class Compiler {
   int64_t lanes_ = 0, placed_bytes_ = 0;  // the most lanes of the region under way
   size_t emitted_ = 0;
   std::vector<const Function*> inside_;
+  int64_t reorders_ = 0;
   std::unordered_map<int, int> in_order_;  // what a reordered value is made of, in its shape
 };
 

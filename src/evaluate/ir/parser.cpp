@@ -134,7 +134,8 @@ void Parser::successor(Operation& op) {
   auto known = std::ranges::find(*labels_, name, &std::pair<std::string, int>::first);
   if (known == labels_->end()) known = labels_->insert(labels_->end(), {name, -1});
   Successor next{.block = static_cast<int>(known - labels_->begin())};
-  if (take("(")) {
+  if (peek() == '(') {  // a blank would be skipped, and the end of the line with it
+    ++at_;
     while (!take(":")) {
       next.operands.push_back(use());
       take(",");

@@ -4,12 +4,15 @@
 #include <array>
 #include <functional>
 #include <numeric>
+#include <set>
 
 namespace tritonforge::evaluate::ir {
 namespace {
 
 using Bytes = std::optional<int64_t>;
 
+const std::set<std::string_view> kStores{"tt.store", "tt.descriptor_store", "tt.descriptor_reduce", "tt.atomic_rmw",
+                                         "tt.atomic_cas"};
 constexpr int64_t kEndless = int64_t{1} << 50;  // more than any memory
 
 Bytes times(Bytes bytes, std::optional<int64_t> rounds) {
@@ -49,7 +52,7 @@ class Stores {
     if (op.results.size() == 1) {
       if (const auto number = number_of(function, op, numbers)) numbers[op.results[0]] = *number;
     }
-    if (op.name == "tt.store" || op.name == "tt.descriptor_store" || op.name.starts_with("tt.atomic")) {
+    if (kStores.contains(op.name)) {
       const Type& to = function.values[static_cast<size_t>(op.operands.at(0))];
       const bool some = to.block || to.kind == Kind::kTuple;
       const int64_t elements = std::accumulate(to.shape.begin(), to.shape.end(), int64_t{1}, std::multiplies<>());

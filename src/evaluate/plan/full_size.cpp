@@ -117,14 +117,9 @@ void PlanRunner::read_full_size(FullSize& full) {
   full.launches = kernels.steps.size();
   full.compiled = compile(kernels);
   full.note = Tunings(kernels, targets_, device_, full.compiled).left_out();
-  std::set<std::string> by_torch;
-  for (const PlanStep& step : every_step_) by_torch.insert(step.name);
-  for (const std::string& name : strings_of(plan, "aten")) {
-    if (!is_free(name) && !only_moves(name) && !by_torch.contains(name))
-      full.more_by_torch.push_back(clipped(name, 60));
-  }
-  if (const Json& expected = call.at("outputs"); !expected.is_null())
-    full.mismatch = differs_in_form(plan.at("outputs"), expected);
+  const Json& expected = call.at("outputs");
+  full.more_by_torch = asked_of_torch(plan.at("aten"), every_step_, most_elements(call, expected));
+  if (!expected.is_null()) full.mismatch = differs_in_form(plan.at("outputs"), expected);
   if (full.mismatch.empty() && runs_ == Runs::kInterpreted) full.mismatch = leaves_empty(plan.at("filled"), kernels);
 }
 
