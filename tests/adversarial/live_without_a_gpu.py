@@ -52,7 +52,10 @@ def on(other):
 
 
 def on_the_host(factory):
-    return lambda *args, device=None, **how: factory(*args, **how)
+    def made(*args, device=None, **how):
+        return factory(*args, **how)
+
+    return made
 
 
 def pretend():

@@ -3,9 +3,9 @@
 import subprocess
 
 import pytest
+from ports import reserved_port
 
 from evaluator_server import BINARY
-from ports import reserved_port
 
 
 def test_layers_and_attempts(evaluator):
