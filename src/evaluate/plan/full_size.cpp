@@ -9,23 +9,38 @@
 namespace tritonforge::evaluate {
 namespace {
 
-// At most so many bytes these launches store; nullopt where that depends on data.
-std::optional<double> most_stored(const Plan& kernels, const Json& launches) {
-  const Choice choice = recorders_choice(kernels);
-  double bytes = 0;
-  for (const Json& number : launches) {
-    const PlanStep& step = kernels.steps.at(number.get<size_t>());
-    if (!is_done(step, choice)) continue;
-    const PlanKernel& kernel = kernels.kernels[static_cast<size_t>(step.kernel)];
-    if (kernel.ir.empty()) return std::nullopt;
-    const auto one = ir::most_stored(ir::parse(kernels.texts[static_cast<size_t>(kernel.ir.begin()->second)]));
-    if (!one) return std::nullopt;
-    double programs = 1;
-    for (const int64_t count : step.grid) programs *= static_cast<double>(count);
-    bytes += programs * static_cast<double>(*one);
+// How much launches can store, told from their kernels' IR, each of which is read once.
+class MostStored {
+ public:
+  explicit MostStored(const Plan& kernels) : kernels_(kernels), choice_(recorders_choice(kernels)) {}
+  // Bytes of these launches; nullopt where that depends on data.
+  std::optional<double> of(const Json& launches) {
+    double bytes = 0;
+    for (const Json& number : launches) {
+      const PlanStep& step = kernels_.steps.at(number.get<size_t>());
+      if (!is_done(step, choice_)) continue;
+      const auto one = of_a_program(step.kernel);
+      if (!one) return std::nullopt;
+      double programs = 1;
+      for (const int64_t count : step.grid) programs *= static_cast<double>(count);
+      bytes += programs * static_cast<double>(*one);
+    }
+    return bytes;
   }
-  return bytes;
-}
+
+ private:
+  std::optional<int64_t> of_a_program(int number) {
+    const auto [known, is_new] = known_.try_emplace(number);
+    const PlanKernel& kernel = kernels_.kernels[static_cast<size_t>(number)];
+    if (is_new && !kernel.ir.empty())
+      known->second = ir::most_stored(ir::parse(kernels_.texts[static_cast<size_t>(kernel.ir.begin()->second)]));
+    return known->second;
+  }
+
+  const Plan& kernels_;
+  const Choice choice_;
+  std::map<int, std::optional<int64_t>> known_;  // by kernel
+};
 
 // Of the largest tensor that goes in or comes out.
 double most_elements(const Json& call, const Json& outputs) {
@@ -69,11 +84,12 @@ std::string differs_in_form(const Json& outputs, const Json& expected) {
 
 // Memory that launches alone fill has to be filled: "" where it may be.
 std::string leaves_empty(const Json& filled, const Plan& kernels) {
+  MostStored most(kernels);
   for (size_t i = 0; i < filled.size(); ++i) {
     const Json& others = filled[i].at("others");
     if (!std::ranges::all_of(others, [](const Json& name) { return is_free(name.get_ref<const std::string&>()); }))
       continue;
-    const auto stored = most_stored(kernels, filled[i].at("launches"));
+    const auto stored = most.of(filled[i].at("launches"));
     const auto bytes = filled[i].at("bytes").get<double>();
     if (stored && *stored < bytes)
       return fmt::format("the launches store at most {:.0f} of the {:.0f} bytes of output {}", *stored, bytes, i);
