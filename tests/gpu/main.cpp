@@ -29,10 +29,6 @@ void say_where(int signal) {
 // sums|leaves|joins|trains...: that of peer_copies_test.cpp, joining_test.cpp and ranks_test.cpp.
 int main(int argc, char** argv) {
   using namespace tritonforge;
-  // Ranks that are threads of one process: one that loads a kernel holds the process's loader and may wait for its
-  // device's stream, in which a collective waits for the other, which waits for the loader. Ranks of a run are
-  // processes.
-  ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   if (argc == 3 && std::string(argv[1]) == "trainer") {
     return run_weight_trainer(std::stoi(argv[2]), *gpu::small_model(1, kernels::open_device("cuda")));
   }

@@ -1,6 +1,8 @@
 // Ranks over NCCL, a thread and a GPU each, against one GPU. Skips where there is one.
 #include <ATen/ATen.h>
 
+#include <cstdlib>
+#include <functional>
 #include <map>
 
 #include "gpu/fixture.h"
@@ -17,7 +19,19 @@
 namespace tritonforge::train {
 namespace {
 
-class RanksOnGpus : public tritonforge::gpu::GpuTest {};
+class RanksOnGpus : public tritonforge::gpu::GpuTest {
+ protected:
+  // Ranks that are threads: one that loads a kernel holds its process's loader and may wait for its device's stream, in
+  // which a collective waits for the other, which waits for the loader. So kernels are loaded before any runs.
+  static void as_threads(const std::function<void()>& body) {
+    ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/1);
+    tritonforge::gpu::in_a_process_of_its_own([&] {
+      at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+      body();
+    });
+    ::unsetenv("CUDA_MODULE_LOADING");
+  }
+};
 
 struct Course {
   std::vector<double> losses, norms;
@@ -200,34 +214,34 @@ std::map<std::string, at::Tensor> expect_as_one_gpu(TrainConfig config, StepKind
 
 TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
   if (!two_devices()) GTEST_SKIP() << "one GPU: ranks over NCCL need two";
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
-  std::map<std::string, at::Tensor> of_fp32;  // by axis
-  for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr, OptimizerState::kCpu}) {
-    TrainConfig config = course_config();
-    config.optimizer_state = states;
-    const Course alone = course_of(config, StepKind::kSft, nullptr, 0);
-    EXPECT_LT(alone.losses.back(), 0.98 * alone.losses.front());
-    const auto weights = expect_as_one_gpu(config, StepKind::kSft, alone);
-    if (states == OptimizerState::kFp32) of_fp32 = weights;
-    if (states != OptimizerState::kCpu) continue;
-    for (const auto& [axis, tensor] : weights)
-      EXPECT_TRUE(at::equal(tensor, of_fp32.at(axis))) << axis << ": where the states are changes a bit";
-  }
-  at::globalContext().setDeterministicAlgorithms(false, false);
+  as_threads([] {
+    std::map<std::string, at::Tensor> of_fp32;  // by axis
+    for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr, OptimizerState::kCpu}) {
+      TrainConfig config = course_config();
+      config.optimizer_state = states;
+      const Course alone = course_of(config, StepKind::kSft, nullptr, 0);
+      EXPECT_LT(alone.losses.back(), 0.98 * alone.losses.front());
+      const auto weights = expect_as_one_gpu(config, StepKind::kSft, alone);
+      if (states == OptimizerState::kFp32) of_fp32 = weights;
+      if (states != OptimizerState::kCpu) continue;
+      for (const auto& [axis, tensor] : weights)
+        EXPECT_TRUE(at::equal(tensor, of_fp32.at(axis))) << axis << ": where the states are changes a bit";
+    }
+  });
 }
 
 // With a loss of each token, and with one of a sequence's tokens together.
 TEST_F(RanksOnGpus, LearnFromRewardsAsOneGpuWithinBfloat16AndTheSameTwice) {
   if (!two_devices()) GTEST_SKIP() << "one GPU: ranks over NCCL need two";
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
-  for (const Objective objective : {Objective::kClip, Objective::kGspo}) {
-    const testing::ScopedTrace trace(__FILE__, __LINE__, name_of(objective).data());
-    const TrainConfig config = rl_config(objective);
-    const Course alone = course_of(config, StepKind::kRl, nullptr, 0);
-    EXPECT_GT(alone.steps.back().policy.value().kl, 1e-4) << "the policy has not moved";
-    expect_as_one_gpu(config, StepKind::kRl, alone);
-  }
-  at::globalContext().setDeterministicAlgorithms(false, false);
+  as_threads([] {
+    for (const Objective objective : {Objective::kClip, Objective::kGspo}) {
+      const testing::ScopedTrace trace(__FILE__, __LINE__, name_of(objective).data());
+      const TrainConfig config = rl_config(objective);
+      const Course alone = course_of(config, StepKind::kRl, nullptr, 0);
+      EXPECT_GT(alone.steps.back().policy.value().kl, 1e-4) << "the policy has not moved";
+      expect_as_one_gpu(config, StepKind::kRl, alone);
+    }
+  });
 }
 
 TrainConfig two_processes(OptimizerState states, bool copies) {
@@ -267,19 +281,19 @@ TEST_F(RanksOnGpus, GradientsAndWeightsByTheCopyEnginesChangeNoBit) {
 // A stage's kernels are those of one GPU, on the same rows. What is clipped is not: the norm is summed by stages.
 TEST_F(RanksOnGpus, StagesWithoutClippingChangeNoBit) {
   if (!two_devices()) GTEST_SKIP() << "one GPU: ranks over NCCL need two";
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
-  for (const int64_t recompute : {0, 2}) {
-    const testing::ScopedTrace trace(__FILE__, __LINE__, recompute);
-    TrainConfig config = course_config();
-    config.clip_grad = 0;
-    config.recompute_layers = recompute;
-    const Course alone = course_of(config, StepKind::kSft, nullptr, 0);
-    config.parallel = {.pp = 2};
-    const std::vector<Course> ranks = courses_of(config, StepKind::kSft);
-    EXPECT_EQ(ranks[0].losses, alone.losses);
-    EXPECT_TRUE(at::equal(ranks[0].whole, alone.all));
-  }
-  at::globalContext().setDeterministicAlgorithms(false, false);
+  as_threads([] {
+    for (const int64_t recompute : {0, 2}) {
+      const testing::ScopedTrace trace(__FILE__, __LINE__, recompute);
+      TrainConfig config = course_config();
+      config.clip_grad = 0;
+      config.recompute_layers = recompute;
+      const Course alone = course_of(config, StepKind::kSft, nullptr, 0);
+      config.parallel = {.pp = 2};
+      const std::vector<Course> ranks = courses_of(config, StepKind::kSft);
+      EXPECT_EQ(ranks[0].losses, alone.losses);
+      EXPECT_TRUE(at::equal(ranks[0].whole, alone.all));
+    }
+  });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -237,3 +238,57 @@ def test_what_a_hint_says_is_there():
         assert hasattr(tl if module == "tl" else hints.libdevice, name), f"{module}.{name}"
     for name in hints.NAMES:
         assert not hasattr(tl, name), f"tl.{name} is there"
+
+
+class Straight(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + 1
+
+
+class Broken(torch.nn.Module):
+    def forward(self, x):
+        y = torch.sin(x)
+        torch._dynamo.graph_break()
+        return torch.cos(y)
+
+
+@pytest.mark.parametrize("module, graphs", [(Straight(), 1), (Broken(), 2)])
+def test_torch_compiles_version_computes_nothing_until_it_is_wanted(monkeypatch, module, graphs):
+    from tritonforge_worker.compiled import Compiled
+
+    done = []
+
+    def backend(graph, inputs):
+        done.append("compiled")
+
+        def run(*args):
+            done.append("ran")
+            return graph(*args)
+
+        return run
+
+    monkeypatch.setattr(torch._dynamo, "lookup_backend", lambda name: backend)
+    torch._dynamo.reset()
+    version, x = Compiled(module), torch.randn(3)
+    version.prepare(x)
+    assert done == ["compiled"]
+    for _ in range(2):
+        assert torch.equal(version(x), module(x))
+    assert done.count("compiled") == graphs and done.count("ran") == 2 * graphs
+
+
+def test_what_torch_cannot_compile_says_so_and_is_tried_anew(monkeypatch):
+    from tritonforge_worker.live import Timer
+
+    def backend(graph, inputs):
+        raise RuntimeError("no such operation")
+
+    monkeypatch.setattr(torch._dynamo, "lookup_backend", lambda name: backend)
+    torch._dynamo.reset()
+    timer = Timer(types.SimpleNamespace(model=Straight(), channel=Channel()))
+    timer.pool = [(torch.randn(3),)]
+    timer.compile({"op": "compile"}, b"")
+    assert "no such operation" in timer.role.channel.sent[-1]["unavailable"]
+    monkeypatch.setattr(torch._dynamo, "lookup_backend", lambda name: lambda graph, inputs: graph)
+    timer.compile({"op": "compile"}, b"")
+    assert timer.role.channel.sent[-1] == {"compiled": True}

@@ -28,20 +28,15 @@ class CompiledReference {
  public:
   CompiledReference(Child& child, Deadline deadline)
       : process_(child), opening_s_(std::min(kCompileSeconds, deadline.remaining_s())) {}
-  // "" or why there is none. What it computes is beside others.
-  std::string open(const ReferenceData& reference, size_t trials, DeviceLock lock, Deadline deadline) {
-    const auto computing = lock.shared(deadline);
-    for (size_t k = 0; k < trials; ++k) {
-      const ReferenceTrial& trial = *reference.trials[k];
-      if (reference.drawn)
-        process_.ask({{"op", "pool"}, {"seed", trial.seed}, {"draw", name_of(reference.admission.draw)}}, {},
-                     opening_s_);
-      else
-        process_.ask({{"op", "pool"}, {"inputs", trial.inputs}, {"tensors", trial.input_tensors}},
-                     {std::span(trial.payload).first(trial.input_bytes)}, opening_s_);
+  // "" or why there is none. What it computes is beside others; what it compiles, for seconds, keeps nobody waiting.
+  std::string open(const ReferenceData& reference, size_t trials, DeviceLock& lock, Deadline deadline) {
+    {
+      const auto computing = lock.shared(deadline);
+      for (size_t k = 0; k < trials; ++k) add(reference, *reference.trials[k]);
     }
-    const Frame answer = process_.ask({{"op", "compile"}}, {}, opening_s_);
-    return answer.header.value("unavailable", "");
+    if (std::string why = why_not("compile"); !why.empty()) return why;
+    const auto computing = lock.shared(deadline);
+    return why_not("warm");
   }
   double call(size_t input) {
     const Json request = {{"op", "time"}, {"order", {input}}, {"nonce", ""}, {"compiled", true}};
@@ -51,6 +46,17 @@ class CompiledReference {
   void close() { process_.ask({{"op", "clear"}}, {}, kCallSeconds); }
 
  private:
+  void add(const ReferenceData& reference, const ReferenceTrial& trial) {
+    if (reference.drawn)
+      process_.ask({{"op", "pool"}, {"seed", trial.seed}, {"draw", name_of(reference.admission.draw)}}, {}, opening_s_);
+    else
+      process_.ask({{"op", "pool"}, {"inputs", trial.inputs}, {"tensors", trial.input_tensors}},
+                   {std::span(trial.payload).first(trial.input_bytes)}, opening_s_);
+  }
+  std::string why_not(const char* step) {
+    return process_.ask({{"op", step}}, {}, opening_s_).header.value("unavailable", "");
+  }
+
   TimedChild process_;
   double opening_s_;
 };
@@ -372,7 +378,8 @@ void GpuMeasurement::run_pairs(std::vector<Side>& sides, const Pairing& how, Mea
 CompiledBaseline GpuMeasurement::time_compiled(Child& child, const Pairing& how, Measured& measured) {
   CompiledReference compiled(child, how.deadline);
   CompiledBaseline found;
-  found.unavailable = compiled.open(reference_, pooled_, gpu_.replayers.lock(), how.deadline);
+  DeviceLock lock = gpu_.replayers.lock();
+  found.unavailable = compiled.open(reference_, pooled_, lock, how.deadline);
   found.may_pass = says_out_of_memory(found.unavailable);
   if (!found.unavailable.empty()) return found;
   std::vector<Side> sides(2);
@@ -390,7 +397,8 @@ std::vector<GpuMeasurement::Side> GpuMeasurement::beside_compiled(const Pairing&
   std::vector<Side> sides;
   gpu_.with_reference([&](Child& child) {
     CompiledReference compiled(child, how.deadline);
-    const std::string why = compiled.open(reference_, pooled_, gpu_.replayers.lock(), how.deadline);
+    DeviceLock lock = gpu_.replayers.lock();
+    const std::string why = compiled.open(reference_, pooled_, lock, how.deadline);
     if (why.empty()) {
       sides.push_back({"candidate", "candidate", {}, {}});
       sides.push_back({kTorchCompile, "", [&](size_t input) { return compiled.call(input); }, {}});
