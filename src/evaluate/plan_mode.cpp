@@ -92,10 +92,17 @@ void PlanMode::prepare(const EvaluationRequest& request, const Client& client) {
   Verdict nobodys;
   try {
     on_devices(client, nobodys, [&](Device& device, Verdict& verdict) {
-      means_.problems.pose(options, request, EvaluationMode::kPlan, &device, true, client, verdict);
+      const Posed posed = means_.problems.pose(options, request, EvaluationMode::kPlan, &device, true, client, verdict);
+      if (!device.gpu() || !options.torch_compile || options.against_itself) return;
+      DeviceLock lock = device.gpu()->lock();
+      means_.problems.references().compile_ahead(
+          posed.key, posed.spec, posed.limits, client.deadline,
+          [&](Child& child) { compile_ahead(child, *posed.reference, lock, client.deadline); });
     });
   } catch (const ProblemFault& fault) {
     log::debug("problem {}: {}", request.problem_id, fault.text);
+  } catch (const TimingFault& fault) {
+    log::debug("problem {}: torch.compile's version is not made ahead: {}", request.problem_id, fault.text);
   }
 }
 

@@ -86,7 +86,10 @@ Posed Problems::pose(const EvaluatorOptions& options, const EvaluationRequest& r
   posed.key = fmt::format("{} {} {} {} {} {} {} {}", checksum(request.problem_source), request.seed,
                           request.fresh_seeds, request.num_correct_trials, name_of(mode), gpu, posed.limits.gpu_uuid,
                           draws_on != nullptr);
-  posed.reference = references_.data(posed.key, posed.spec, posed.limits,
+  // Admission has a second module, and one of them in float64, besides.
+  ChildLimits limits = posed.limits;
+  if (!posed.spec.admission) limits.memory_bytes *= 2;
+  posed.reference = references_.data(posed.key, posed.spec, limits,
                                      Deadline::after(std::min(request.timeout_s, client.deadline.remaining_s())));
   check_waited_for(client.left);  // the rest is this client's alone
   const Admission& admission = posed.reference->admission;

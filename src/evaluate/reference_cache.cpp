@@ -75,6 +75,25 @@ std::unique_ptr<Child> ReferenceCache::process_of(Problem& problem, const Refere
   return process;
 }
 
+ReferenceCache::Place ReferenceCache::place_to_compile(Deadline deadline) {
+  if (!compiling_.try_acquire_until(deadline.at()))
+    fail(ErrorKind::kTimeout, "evaluator: torch.compile's versions of other problems took until the deadline");
+  return Place(compiling_);
+}
+
+void ReferenceCache::compile_ahead(const std::string& key, const ReferenceSpec& spec, const ChildLimits& limits,
+                                   Deadline deadline, const std::function<void(Child&)>& compile) {
+  if (processes_ == 0 || compiled_.get(key)) return;
+  const auto problem = problem_of(key);
+  const auto turn = take_turn(problem->turn, deadline);
+  if (problem->process || compiled_.get(key)) return;
+  const Place place = place_to_compile(deadline);
+  auto process = process_of(*problem, spec, limits, deadline);
+  compile(*process);
+  problem->process = std::move(process);
+  keep(problem);
+}
+
 CompiledBaseline ReferenceCache::compiled(const std::string& key, const ReferenceSpec& spec, const ChildLimits& limits,
                                           Deadline deadline, const std::function<CompiledBaseline(Child&)>& measure) {
   std::optional<KnownBaseline> known;
@@ -86,12 +105,7 @@ CompiledBaseline ReferenceCache::compiled(const std::string& key, const Referenc
   const auto problem = problem_of(key);
   const auto turn = take_turn(problem->turn, deadline);
   if (is_known()) return known->baseline;
-  if (!compiling_.try_acquire_until(deadline.at()))
-    fail(ErrorKind::kTimeout, "evaluator: torch.compile's versions of other problems took until the deadline");
-  const struct Place {
-    std::counting_semaphore<>& of;
-    ~Place() { of.release(); }
-  } place{compiling_};
+  const Place place = place_to_compile(deadline);
   const auto process = process_of(*problem, spec, limits, deadline);
   KnownBaseline found{.tries = known ? known->tries + 1 : 0};
   try {

@@ -52,6 +52,11 @@ class ReferenceCache {
   CompiledBaseline compiled(const std::string& key, const ReferenceSpec& spec, const ChildLimits& limits,
                             Deadline deadline, const std::function<CompiledBaseline(Child&)>& measure);
 
+  // Ahead of compiled(), whose process it leaves behind: calls `compile` where that has not been asked yet. Throws as
+  // with_process.
+  void compile_ahead(const std::string& key, const ReferenceSpec& spec, const ChildLimits& limits, Deadline deadline,
+                     const std::function<void(Child&)>& compile);
+
   size_t hits() const { return data_.hits(); }
   size_t asked() const { return asked_; }  // problems' own processes, for what their references gave
   size_t processes() const;                // kept at this moment
@@ -67,6 +72,15 @@ class ReferenceCache {
     int tries = 0;
     Clock::time_point again = Clock::time_point::max();
   };
+  struct Place {
+    explicit Place(std::counting_semaphore<>& places) : of(places) {}
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+    ~Place() { of.release(); }
+    std::counting_semaphore<>& of;
+  };
+  // Among those that compile. Throws kTimeout.
+  Place place_to_compile(Deadline deadline);
   std::shared_ptr<Problem> problem_of(const std::string& key);
   std::unique_ptr<Child> process_of(Problem& problem, const ReferenceSpec& spec, const ChildLimits& limits,
                                     Deadline deadline);

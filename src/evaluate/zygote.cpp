@@ -86,9 +86,9 @@ std::vector<std::string> command_line(const ZygoteOptions& options, int control)
   if (!options.gpu) argv.push_back("CUDA_VISIBLE_DEVICES=");
   argv.insert(argv.end(), {options.python.string(), "-m", "tritonforge_worker.zygote", std::to_string(control),
                            options.sandbox_library.string(),
-                           fmt::format("{},{},{},{}", options.once ? "" : "reduce",
+                           fmt::format("{},{},{},{},{}", options.once ? "" : "reduce",
                                        !options.once || options.records ? "record" : "", options.gpu ? "gpu" : "",
-                                       options.captures ? "capture" : "")});
+                                       options.compiles ? "compile" : "", options.captures ? "capture" : "")});
   return argv;
 }
 

@@ -15,7 +15,8 @@ struct ZygoteOptions {
   bool gpu = false;          // a child may be granted the GPU
   bool once = false;         // for one evaluation: what only later children would gain from is not made ready
   bool records = true;       // it is, or may be, of a plan
-  bool captures = false;     // TorchInductor is imported, for children of the role capture (seconds)
+  bool compiles = false;     // TorchInductor is imported, for problems' own processes (seconds)
+  bool captures = false;     // the same for children of the role capture
   double start_timeout_s = 120;
 };
 

@@ -7,6 +7,14 @@ import torch
 import torch._dynamo
 
 
+def warm_up():
+    """What compiling imports, for seconds."""
+    import torch._inductor.config
+
+    torch._inductor.config.compile_threads = 1  # in its own process: the sandbox counts a process's children
+    import torch._inductor.compile_fx
+
+
 class NotYet(Exception):
     """A graph was to run, and is compiled by now."""
 

@@ -243,6 +243,11 @@ class Watch(TorchDispatchMode):
             if UNSEEN < off < SMALL:
                 self.curves.append((degree, off, self.calls, operand, polynomial))
 
+    def forget(self):
+        """The tensors, among them the module's."""
+        self.made.clear()
+        self.alive.clear()
+
     def before_last(self, output):
         """What the last operation that computes was given, in the output's form; None where it had another one."""
         at = output
@@ -332,7 +337,8 @@ def probes(model, plain, make_inputs, trials, forward_seed, around):
             "other": run(fresh(), make_inputs(1), forward_seed),
             "without_last": like(last, expected) if all(tensor is not None for tensor in last) else None,
         }
-        watch.alive.clear()
+        watch.forget()
+        del watched, last  # a module of its own, as each of those to come
 
         def attempt(name, prepare, inputs=lambda: make_inputs(0), mode=None):
             try:

@@ -195,12 +195,10 @@ class Timer:
         def compile():
             if self.compiled is not None:
                 return
-            import torch._inductor.config
+            from tritonforge_worker import compiled as torch_compile  # imports for seconds
 
-            torch._inductor.config.compile_threads = 1  # in this process: the sandbox counts its children
-            from tritonforge_worker.compiled import Compiled  # imports for seconds
-
-            compiled = Compiled(self.role.model)
+            torch_compile.warm_up()
+            compiled = torch_compile.Compiled(self.role.model)
             compiled.prepare(*self.pool[0])
             self.compiled = compiled
 

@@ -2,7 +2,8 @@
 
 It leaves the compiled modules beside their sources where it may: without them an import of torch takes twice as long.
 
-argv[2] is the sandbox's library; argv[3] what to make ready beyond the imports: of "reduce,record,gpu,capture".
+argv[2] is the sandbox's library; argv[3] what to make ready beyond the imports: of
+"reduce,record,gpu,compile,capture".
 Control protocol on the socket whose number is argv[1] (SOCK_SEQPACKET, one JSON message a packet):
   in   {"op": "spawn", "id": ..., "role": ..., "sandbox": {...}} with the job's socket attached
   out  {"ready": versions, "missing": what cannot be compiled here};  then for each request
@@ -82,6 +83,8 @@ def warm_up(prepared):
     else:  # no child is on a GPU
         frontend.install_driver()
         cuda_on_cpu.install()
+    if "compile" in prepared:
+        importlib.import_module("tritonforge_worker.compiled").warm_up()
     if "capture" in prepared:
         importlib.import_module("tritonforge_worker.capture.serve").warm_up()
 

@@ -30,13 +30,17 @@ class CompiledReference {
       : process_(child), opening_s_(std::min(kCompileSeconds, deadline.remaining_s())) {}
   // "" or why there is none. What it computes is beside others; what it compiles, for seconds, keeps nobody waiting.
   std::string open(const ReferenceData& reference, size_t trials, DeviceLock& lock, Deadline deadline) {
+    if (std::string why = compile(reference, trials, lock, deadline); !why.empty()) return why;
+    const auto computing = lock.shared(deadline);
+    return why_not("warm");
+  }
+  // No more than that; it may have been, with other inputs.
+  std::string compile(const ReferenceData& reference, size_t trials, DeviceLock& lock, Deadline deadline) {
     {
       const auto computing = lock.shared(deadline);
       for (size_t k = 0; k < trials; ++k) add(reference, *reference.trials[k]);
     }
-    if (std::string why = why_not("compile"); !why.empty()) return why;
-    const auto computing = lock.shared(deadline);
-    return why_not("warm");
+    return why_not("compile");
   }
   double call(size_t input) {
     const Json request = {{"op", "time"}, {"order", {input}}, {"nonce", ""}, {"compiled", true}};
@@ -96,6 +100,12 @@ std::string clock_of(const GpuState& state) {
 }
 
 }  // namespace
+
+void compile_ahead(Child& child, const ReferenceData& reference, DeviceLock& lock, Deadline deadline) {
+  CompiledReference compiled(child, deadline);
+  compiled.compile(reference, 1, lock, deadline);
+  compiled.close();
+}
 
 TimedWork timed_work(const Plan& plan, const std::vector<double>& ms, const std::vector<bool>& copied,
                      const std::set<int>& idle) {

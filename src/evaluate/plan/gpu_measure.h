@@ -37,6 +37,10 @@ Work own_work(const Plan& plan, const std::vector<double>& ms, const std::vector
 // where NVRTC is not here.
 Lowered sealer_of(LoweringPool& lowering, const std::string& target, Deadline deadline);
 
+// In the problem's own process, before there is a candidate: what torch.compile's version takes the processor for
+// seconds. Why there is none is for whoever asks for its time. Throws TimingFault.
+void compile_ahead(Child& child, const ReferenceData& reference, DeviceLock& lock, Deadline deadline);
+
 struct GpuProblem {
   GpuReplayers& replayers;
   // The problem's own process, for torch.compile; `use` says whether it is fit to be used again.

@@ -109,6 +109,27 @@ TEST_F(ReferenceCacheTest, ABaselineIsMeasuredOnceForAllThatAsk) {
             "no");
 }
 
+TEST_F(ReferenceCacheTest, WhatIsCompiledAheadIsThereForTheFirstMeasurement) {
+  ReferenceCache cache(*zygote, 1 << 20, 2);
+  const auto ahead = [&](const std::string& key) {
+    fs::path process;
+    cache.compile_ahead(key, spec_of(), {}, soon(), [&](Child& child) { process = child.folder(); });
+    return process;
+  };
+  const fs::path compiling = ahead("a");
+  EXPECT_FALSE(compiling.empty());
+  EXPECT_EQ(ahead("a"), "") << "it is compiled already";
+  cache.compiled("a", spec_of(), {}, soon(), [&](Child& process) {
+    EXPECT_EQ(process.folder(), compiling);
+    return CompiledBaseline{};
+  });
+  EXPECT_EQ(ahead("a"), "") << "its time is known";
+  EXPECT_THROW(cache.compile_ahead("b", spec_of(), {}, soon(), [](Child&) { throw TimingFault{Fault::kTimeout, "x"}; }),
+               TimingFault);
+  EXPECT_FALSE(ahead("b").empty()) << "one that failed is not kept";
+  EXPECT_EQ(cache.processes(), 2u);
+}
+
 TEST_F(ReferenceCacheTest, ABaselineThatFailsIsNotMeasuredAgainByEveryCandidate) {
   ReferenceCache cache(*zygote, 1 << 20, 2);
   int measured = 0;
