@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <cstdlib>
 #include <limits>
 
 #include "base/error.h"
@@ -47,16 +46,6 @@ void GpuTest::SetUp() {
 }
 void GpuTest::TearDown() {
   if (stream != nullptr) check_cuda(api().stream_destroy(stream));
-}
-
-void in_a_process_of_its_own(const std::function<void()>& body) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        body();
-        std::exit(testing::Test::HasFailure() ? 1 : 0);
-      },
-      testing::ExitedWithCode(0), "");
 }
 
 Buffer GpuTest::upload(const at::Tensor& host) const {

@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -44,10 +43,6 @@ class GpuTest : public testing::Test {
   at::Tensor download(const Buffer& from, at::IntArrayRef shape, at::ScalarType type) const;
   Buffer like(at::IntArrayRef shape, at::ScalarType type) const;  // poisoned
 };
-
-// What a test does, by this program anew: with nothing on a device that earlier tests have loaded, and with what is in
-// the environment now. Fails where it does.
-void in_a_process_of_its_own(const std::function<void()>& body);
 
 at::Tensor random_bf16(at::IntArrayRef shape, double scale = 1.0);
 at::Tensor ints(const std::vector<int32_t>& values);

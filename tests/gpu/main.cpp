@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
     if (work == "sums") return parallel::sum_as_second_rank(address, copies);
     if (work == "leaves") return parallel::leave_as_second_rank(address, copies);
     if (work == "joins") return parallel::join_as_first_rank(address);
-    return train::train_as_second_rank(address, copies, std::stoi(argv[5]));
+    if (argc == 7) return train::train_as_second_rank(address, argv[4], argv[5], argv[6]);
   }
   // The references are many small operations: beside other work a team of all cores waits for its last one.
   constexpr int kThreads = 4;

@@ -1,19 +1,20 @@
-// Ranks over NCCL, a thread and a GPU each, against one GPU. Skips where there is one.
+// Ranks over NCCL, a process and a GPU each, against one GPU. Skips where there is one.
 #include <ATen/ATen.h>
 
-#include <cstdlib>
-#include <functional>
 #include <map>
 
+#include "base/filesystem.h"
+#include "base/json.h"
+#include "base/options_json.h"
 #include "gpu/fixture.h"
 #include "gpu/peer_copies.h"
 #include "gpu/ranks.h"
 #include "kernels/device.h"
+#include "model/weights.h"
 #include "train/pipeline.h"
 #include "train/rank_part.h"
 #include "train/trainer.h"
 #include "train/weight_shards.h"
-#include "unit/parallel/run_ranks.h"
 #include "unit/train/sample_model.h"
 
 namespace tritonforge::train {
@@ -21,15 +22,17 @@ namespace {
 
 class RanksOnGpus : public tritonforge::gpu::GpuTest {
  protected:
-  // Ranks that are threads: one that loads a kernel holds its process's loader and may wait for its device's stream, in
-  // which a collective waits for the other, which waits for the loader. So kernels are loaded before any runs.
-  static void as_threads(const std::function<void()>& body) {
-    ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/1);
-    tritonforge::gpu::in_a_process_of_its_own([&] {
-      at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
-      body();
-    });
-    ::unsetenv("CUDA_MODULE_LOADING");
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    int devices = 0;
+    tritonforge::gpu::check_cuda(api().device_count(&devices));
+    if (devices < 2) GTEST_SKIP() << "one GPU: two ranks need two";
+    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  }
+  void TearDown() override {
+    at::globalContext().setDeterministicAlgorithms(false, false);
+    GpuTest::TearDown();
   }
 };
 
@@ -109,8 +112,10 @@ std::vector<TrainSequence> sequences_of(StepKind kind, uint64_t seed) {
   return sequences;
 }
 
-Course course_of(TrainConfig config, StepKind kind, parallel::World* world, int64_t gpu) {
-  config.device = "cuda:" + std::to_string(gpu);
+constexpr const char* kSecond = "second.safetensors";  // what courses_of() wants of the second rank
+
+Course course_of(TrainConfig config, StepKind kind, parallel::World* world) {
+  config.device = "cuda:0";
   const at::Device device = kernels::open_device(config.device);
   tritonforge::gpu::check_cuda(tritonforge::gpu::open_cuda_library().set_device(device.index()));
   const parallel::Coordinates place = world != nullptr ? world->at() : parallel::Coordinates{};
@@ -150,20 +155,24 @@ Course course_of(TrainConfig config, StepKind kind, parallel::World* world, int6
   return course;
 }
 
-bool two_devices() {
-  int devices = 0;
-  tritonforge::gpu::check_cuda(tritonforge::gpu::open_cuda_library().device_count(&devices));
-  return devices >= 2;
-}
-
+// Of both ranks, the second by another process: of two threads one that asks the driver for something may wait for its
+// own device, on which a collective waits for the other, which waits for the driver.
 std::vector<Course> courses_of(const TrainConfig& config, StepKind kind) {
-  std::vector<Course> ranks(static_cast<size_t>(config.parallel.world()));
-  parallel::run_ranks(
-      config.parallel,
-      [&](parallel::World& world) {
-        ranks[static_cast<size_t>(world.rank())] = course_of(config, kind, &world, world.rank());
-      },
-      nullptr, {}, [](int64_t rank) { return kernels::open_device("cuda:" + std::to_string(rank)); });
+  const TemporaryFolder folder("tritonforge-second-rank");
+  parallel::WorldOptions options;
+  options.rendezvous = "127.0.0.1:" + std::to_string(free_port());
+  ChildProcess second(parallel::second_rank(options.rendezvous, {"trains", options_to_json(config).dump(),
+                                                                 std::string(name_of(kind)), folder.path().string()}));
+  std::vector<Course> ranks(2);
+  {
+    parallel::World world(config.parallel, options, kernels::open_device("cuda:0"),
+                          [](const std::string& why) { ADD_FAILURE() << why; });
+    ranks[0] = course_of(config, kind, &world);
+  }
+  EXPECT_EQ(second.wait(Deadline::after(60)), 0);
+  const model::SafetensorsFile file(folder.path() / kSecond);
+  ranks[1].all = file.tensor("all").clone();
+  ranks[1].replicas = file.tensor("replicas").clone();
   return ranks;
 }
 
@@ -213,98 +222,74 @@ std::map<std::string, at::Tensor> expect_as_one_gpu(TrainConfig config, StepKind
 }
 
 TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
-  if (!two_devices()) GTEST_SKIP() << "one GPU: ranks over NCCL need two";
-  as_threads([] {
-    std::map<std::string, at::Tensor> of_fp32;  // by axis
-    for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr, OptimizerState::kCpu}) {
-      TrainConfig config = course_config();
-      config.optimizer_state = states;
-      const Course alone = course_of(config, StepKind::kSft, nullptr, 0);
-      EXPECT_LT(alone.losses.back(), 0.98 * alone.losses.front());
-      const auto weights = expect_as_one_gpu(config, StepKind::kSft, alone);
-      if (states == OptimizerState::kFp32) of_fp32 = weights;
-      if (states != OptimizerState::kCpu) continue;
-      for (const auto& [axis, tensor] : weights)
-        EXPECT_TRUE(at::equal(tensor, of_fp32.at(axis))) << axis << ": where the states are changes a bit";
-    }
-  });
+  std::map<std::string, at::Tensor> of_fp32;  // by axis
+  for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr, OptimizerState::kCpu}) {
+    TrainConfig config = course_config();
+    config.optimizer_state = states;
+    const Course alone = course_of(config, StepKind::kSft, nullptr);
+    EXPECT_LT(alone.losses.back(), 0.98 * alone.losses.front());
+    const auto weights = expect_as_one_gpu(config, StepKind::kSft, alone);
+    if (states == OptimizerState::kFp32) of_fp32 = weights;
+    if (states != OptimizerState::kCpu) continue;
+    for (const auto& [axis, tensor] : weights)
+      EXPECT_TRUE(at::equal(tensor, of_fp32.at(axis))) << axis << ": where the states are changes a bit";
+  }
 }
 
 // With a loss of each token, and with one of a sequence's tokens together.
 TEST_F(RanksOnGpus, LearnFromRewardsAsOneGpuWithinBfloat16AndTheSameTwice) {
-  if (!two_devices()) GTEST_SKIP() << "one GPU: ranks over NCCL need two";
-  as_threads([] {
-    for (const Objective objective : {Objective::kClip, Objective::kGspo}) {
-      const testing::ScopedTrace trace(__FILE__, __LINE__, name_of(objective).data());
-      const TrainConfig config = rl_config(objective);
-      const Course alone = course_of(config, StepKind::kRl, nullptr, 0);
-      EXPECT_GT(alone.steps.back().policy.value().kl, 1e-4) << "the policy has not moved";
-      expect_as_one_gpu(config, StepKind::kRl, alone);
-    }
-  });
-}
-
-TrainConfig two_processes(OptimizerState states, bool copies) {
-  TrainConfig config = course_config();
-  config.optimizer_state = states;
-  config.parallel = {.dp = 2, .peer_copies = copies};
-  return config;
+  for (const Objective objective : {Objective::kClip, Objective::kGspo}) {
+    const testing::ScopedTrace trace(__FILE__, __LINE__, name_of(objective).data());
+    const TrainConfig config = rl_config(objective);
+    const Course alone = course_of(config, StepKind::kRl, nullptr);
+    EXPECT_GT(alone.steps.back().policy.value().kl, 1e-4) << "the policy has not moved";
+    expect_as_one_gpu(config, StepKind::kRl, alone);
+  }
 }
 
 // Two parts of a sum have no order, and each way rounds it once.
 TEST_F(RanksOnGpus, GradientsAndWeightsByTheCopyEnginesChangeNoBit) {
-  if (!two_devices()) GTEST_SKIP() << "one GPU: ranks need two";
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
   for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr, OptimizerState::kCpu}) {
     const testing::ScopedTrace trace(__FILE__, __LINE__, name_of(states).data());
     std::vector<Course> ways;
     for (const bool copies : {true, false}) {
-      parallel::WorldOptions options;
-      options.rendezvous = "127.0.0.1:" + std::to_string(free_port());
-      ChildProcess child(parallel::second_rank(options.rendezvous, {"trains", copies ? parallel::kCopies : "nccl",
-                                                                    std::to_string(static_cast<int>(states))}));
-      const TrainConfig config = two_processes(states, copies);
-      {
-        parallel::World world(config.parallel, options, kernels::open_device("cuda:0"),
-                              [](const std::string& why) { ADD_FAILURE() << why; });
-        ways.push_back(course_of(config, StepKind::kSft, &world, 0));
-      }
-      EXPECT_EQ(child.wait(Deadline::after(60)), 0);
+      TrainConfig config = course_config();
+      config.optimizer_state = states;
+      config.parallel = {.dp = 2, .peer_copies = copies};
+      ways.push_back(courses_of(config, StepKind::kSft)[0]);
     }
     EXPECT_EQ(ways[0].losses, ways[1].losses);
     EXPECT_EQ(ways[0].norms, ways[1].norms);
     EXPECT_TRUE(at::equal(ways[0].all, ways[1].all));  // those that the other rank has updated among them
   }
-  at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
 // A stage's kernels are those of one GPU, on the same rows. What is clipped is not: the norm is summed by stages.
 TEST_F(RanksOnGpus, StagesWithoutClippingChangeNoBit) {
-  if (!two_devices()) GTEST_SKIP() << "one GPU: ranks over NCCL need two";
-  as_threads([] {
-    for (const int64_t recompute : {0, 2}) {
-      const testing::ScopedTrace trace(__FILE__, __LINE__, recompute);
-      TrainConfig config = course_config();
-      config.clip_grad = 0;
-      config.recompute_layers = recompute;
-      const Course alone = course_of(config, StepKind::kSft, nullptr, 0);
-      config.parallel = {.pp = 2};
-      const std::vector<Course> ranks = courses_of(config, StepKind::kSft);
-      EXPECT_EQ(ranks[0].losses, alone.losses);
-      EXPECT_TRUE(at::equal(ranks[0].whole, alone.all));
-    }
-  });
+  for (const int64_t recompute : {0, 2}) {
+    const testing::ScopedTrace trace(__FILE__, __LINE__, recompute);
+    TrainConfig config = course_config();
+    config.clip_grad = 0;
+    config.recompute_layers = recompute;
+    const Course alone = course_of(config, StepKind::kSft, nullptr);
+    config.parallel = {.pp = 2};
+    const std::vector<Course> ranks = courses_of(config, StepKind::kSft);
+    EXPECT_EQ(ranks[0].losses, alone.losses);
+    EXPECT_TRUE(at::equal(ranks[0].whole, alone.all));
+  }
 }
 
 }  // namespace
 
-int train_as_second_rank(const std::string& rendezvous, bool copies, int states) {
+int train_as_second_rank(const std::string& rendezvous, const std::string& config, const std::string& kind,
+                         const std::string& folder) {
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
-  const TrainConfig config = two_processes(static_cast<OptimizerState>(states), copies);
-  parallel::World world(config.parallel, parallel::as_second_rank(rendezvous), kernels::open_device("cuda"),
+  const auto train = options_from_json<TrainConfig>(parse_json(config, "the first rank's config"), "config");
+  parallel::World world(train.parallel, parallel::as_second_rank(rendezvous), kernels::open_device("cuda"),
                         [](const std::string&) { std::_Exit(3); });
-  course_of(config, StepKind::kSft, &world, 0);
-  return 0;
+  const Course course = course_of(train, kind == name_of(StepKind::kRl) ? StepKind::kRl : StepKind::kSft, &world);
+  model::save_safetensors({{"all", course.all}, {"replicas", course.replicas}}, fs::path(folder) / kSecond, {});
+  return testing::Test::HasFailure() ? 4 : 0;
 }
 
 }  // namespace tritonforge::train
