@@ -117,6 +117,10 @@ void Judgement::note_launches(const Report& report, size_t trial) {
 bool Judgement::take(const Report& report) {
   verdict_.compiled = report.launched && any_compiled_;
   if (verdict_.compiled) verdict_.stage = std::max(verdict_.stage, Stage::kLaunched);
+  if (report.launched && !any_compiled_) {
+    add_flag(verdict_, Cheat::kNoKernelLaunched, "forward says that it launched kernels, and handed over none");
+    return false;
+  }
   if (!report.subclass.empty()) {
     add_flag(verdict_, Cheat::kLazyOutput, "forward returned a " + report.subclass + ", not a torch.Tensor");
     return false;

@@ -420,13 +420,15 @@ TEST_F(JudgementTest, AClaimMayOnlyLower) {
   }
 }
 
-TEST_F(JudgementTest, AKernelThatNothingLoweredIsNotCompiled) {
+TEST_F(JudgementTest, LaunchesThatAreClaimedAndHandedOverToNobodyAreNone) {
   Judgement judgement = begin(EvaluationMode::kInterpret);
   EXPECT_TRUE(judgement.take(imported()));
   Call made = reported(1, {.launched = true, .kernels = {"k"}});
   made.compiled.clear();
-  judgement.take(made, 0);
+  EXPECT_FALSE(judgement.take(made, 0));
   EXPECT_FALSE(judgement.verdict().compiled);
+  ASSERT_EQ(judgement.verdict().flags.size(), 1u);
+  EXPECT_EQ(judgement.verdict().flags[0].kind, Cheat::kNoKernelLaunched);
 }
 
 class SlowParent : public WrittenChildren {
