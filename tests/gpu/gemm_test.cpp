@@ -98,6 +98,27 @@ TEST_F(Products, ManyRows) {
   }
 }
 
+// A trainer's micro-batches have other rows each: timing every product anew would take longer than the step.
+TEST_F(Products, OneIsTunedForAllOfItsSize) {
+  const auto plan_of = [&](int64_t m, int64_t n, int64_t k) {
+    const GemmArgs args{.m = m, .n = n, .k = k};
+    return std::string(api().gemm_plan(handle, &args));
+  };
+  for (const auto& [n, k] : std::vector<std::pair<int64_t, int64_t>>{{2048, 896}, {896, 4864}}) {
+    compare({1500, n, k}, {Way::kTuned});
+    const std::string tuned = plan_of(1500, n, k);
+    EXPECT_NE(tuned.find(", tuned"), std::string::npos) << tuned;
+    for (const int64_t rows : {1281, 1500, 1501, 1536}) {
+      compare({rows, n, k}, {Way::kPlanned, Way::kTuned});
+      EXPECT_EQ(plan_of(rows, n, k), tuned) << rows;
+    }
+    for (const int64_t rows : {1280, 1537}) {
+      compare({rows, n, k}, {Way::kPlanned});
+      EXPECT_NE(plan_of(rows, n, k).find("not tuned"), std::string::npos) << rows;
+    }
+  }
+}
+
 TEST_F(Products, AMatrixInFp8IsWidenedExactly) {
   for (const auto& [n, k] : std::vector<std::pair<int64_t, int64_t>>{{1152, 896}, {40, 64}, {7, 12288}}) {
     const Rounded w = rounded(n, k);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -26,6 +27,7 @@ constexpr int kTimedRuns = 7;
 // one after another (bench/kernels step).
 constexpr float kApart = 1.06f;
 constexpr float kNear = 1.06f;  // of the fastest way's time: timed again
+constexpr size_t kMostPlans = 4096;
 constexpr int64_t kSkinnyRows =
     8;  // up to which the skinny kernel runs, and is what an untuned shape takes: it measured as fast or faster
 // Of FP8: up to so many rows widening writes and reads far more than the product needs, and up to so many an untuned
@@ -42,6 +44,7 @@ struct Way {
   int proposal = 0;  // of the library's
   HopperTile tile = {};
   bool widened = false;  // of FP8
+  bool operator==(const Way&) const = default;
 };
 
 struct Plan {
@@ -69,6 +72,20 @@ Key key_of(const GemmArgs& a) {
     bits = 2 * bits + (bit ? 1 : 0);
   return {a.m, a.n, a.k, a.x_stride, bits};
 }
+// Tensors that differ by few rows have one fastest way: a quarter of an octave above kExactRows is one size. Rows are
+// m, and k of a weight's gradient.
+constexpr int64_t kExactRows = 256;
+constexpr int64_t size_of(int64_t rows) {
+  if (rows <= kExactRows) return rows;
+  const auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rows - 1)) / 4);
+  return ceil_div(rows, step) * step;
+}
+static_assert(size_of(256) == 256 && size_of(257) == 320 && size_of(8192) == 8192 && size_of(8193) == 10240);
+Key size_key_of(GemmArgs a) {
+  a.m = size_of(a.m);
+  a.k = size_of(a.k);
+  return key_of(a);
+}
 // What the library alone knows.
 bool library_only(const GemmArgs& a) {
   return a.x_transposed || a.w_transposed || a.x_stride != 0 || a.addend != nullptr;
@@ -82,11 +99,19 @@ GemmArgs widened(GemmArgs a) {
 
 }  // namespace
 
+// What was the fastest for one of a size.
+struct Chosen {
+  Way way;
+  cublasLtMatmulAlgo_t algorithm = {};  // of the library's way
+  std::string text;
+};
+
 struct Gemm {
   cublasLtHandle_t handle = nullptr;
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
-  std::map<Key, std::unique_ptr<Plan>> plans;
+  std::map<Key, std::unique_ptr<Plan>> plans;  // by shape, at most kMostPlans
+  std::map<Key, Chosen> chosen;                // by size
 };
 
 namespace {
@@ -201,6 +226,27 @@ std::vector<Way> ways_of(const Plan& p, const GemmArgs& a) {
   return ways;
 }
 
+// As one of its size was tuned, where that way is one of this shape's; it is not timed itself.
+void follow(const Gemm& g, const GemmArgs& a, const Chosen& chosen, Plan& p) {
+  p.tuned = true;
+  Way way = chosen.way;
+  if (way.kind == Way::kLibrary) {
+    cublasLtMatmulHeuristicResult_t found{};
+    if (p.operation == nullptr ||
+        cublasLtMatmulAlgoCheck(g.handle, p.operation, p.w, p.x, p.y, p.y, &chosen.algorithm, &found) !=
+            CUBLAS_STATUS_SUCCESS ||
+        found.state != CUBLAS_STATUS_SUCCESS || found.workspaceSize > g.workspace_bytes)
+      return;
+    found.algo = chosen.algorithm;
+    way.proposal = static_cast<int>(p.candidates.size());
+    p.candidates.push_back(found);
+  } else if (const std::vector<Way> ways = ways_of(p, a); std::ranges::find(ways, way) == ways.end()) {
+    return;
+  }
+  p.way = way;
+  p.text = chosen.text;
+}
+
 // What a shape runs by until it is tuned.
 int begin_plan(Gemm& g, const GemmArgs& a, Plan& p) {
   if (a.batch_invariant) {
@@ -228,14 +274,17 @@ int plan_for(Gemm& g, const GemmArgs& a, Plan** out) {
   TF_REQUIRE(!fp8 || (a.k % 64 == 0 && !a.fp32_out && !library_only(a) && a.wide != nullptr),
              "gemm: FP8 takes k %ld (a multiple of 64), bf16 output, plain x and y, and room to widen it",
              static_cast<long>(a.k));
-  auto& place = g.plans[key_of(a)];
-  if (place == nullptr) {
-    auto plan = std::make_unique<Plan>();
-    if (const int error = begin_plan(g, a, *plan)) return error;
-    plan->text = described(*plan, 0);
-    place = std::move(plan);
+  const Key key = key_of(a);
+  if (const auto known = g.plans.find(key); known != g.plans.end()) {
+    *out = known->second.get();
+    return 0;
   }
-  *out = place.get();
+  auto plan = std::make_unique<Plan>();
+  if (const int error = begin_plan(g, a, *plan)) return error;
+  plan->text = described(*plan, 0);
+  if (const auto chosen = g.chosen.find(size_key_of(a)); chosen != g.chosen.end()) follow(g, a, chosen->second, *plan);
+  if (g.plans.size() >= kMostPlans) g.plans.clear();
+  *out = g.plans.emplace(key, std::move(plan)).first->second.get();
   return 0;
 }
 
@@ -375,7 +424,10 @@ int gemm_tune(Gemm* g, const GemmArgs* a, int count, Stream stream) {
   const int error = choose_way(*g, a, count, *p, watch, stream, &best);
   p->tuned = error == 0;
   p->text = described(*p, best);
-  return error;
+  if (!p->tuned) return error;
+  Chosen& chosen = g->chosen[size_key_of(*a)] = {.way = p->way, .text = p->text};
+  if (p->way.kind == Way::kLibrary) chosen.algorithm = p->candidates[static_cast<size_t>(p->way.proposal)].algo;
+  return 0;
 }
 
 int gemm(Gemm* g, const GemmArgs* a, Stream stream) {

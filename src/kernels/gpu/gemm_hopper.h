@@ -7,6 +7,7 @@ namespace tritonforge::gpu {
 // groups * 64 rows of W by `tokens` rows of x; `split` blocks share k.
 struct HopperTile {
   int groups, tokens, split;
+  bool operator==(const HopperTile&) const = default;
 };
 constexpr int kMostHopperTiles = 16;
 

@@ -25,8 +25,8 @@ constexpr int64_t kProductsWorkspace = int64_t{32} << 20;  // bytes
 
 class Products {
  public:
-  // Not deterministic: cuBLASLt's proposals and the own kernels are timed when a shape comes for the second time, and
-  // the fastest is kept from then on: which one is not the same in every run.
+  // Not deterministic: cuBLASLt's proposals and the own kernels are timed when a shape comes whose like has not come
+  // before (gemm_tune), and the fastest is kept from then on: which one is not the same in every run.
   // Deterministic, on Hopper: products of the forward pass are those of an engine with batch_invariant, to the bit,
   // however sequences are packed; elsewhere they are the same in every run alone.
   Products(at::Device device, bool deterministic);
