@@ -9,10 +9,10 @@
 // computed again), +batches8 (so many sequences, a micro-batch each, as a pipeline wants them), +packed (16 sequences
 // of 300 to 900 tokens; train_packed_peer.py is its peer), +prompts250 (eight sequences after each other begin with the
 // same so many tokens, without a target, as the answers to one prompt; computed once), +groups (the packed lengths as
-// answers behind such prompts of 1,500) and +whole (the prompt is then computed with every answer), +deterministic,
-// +nccl (of dp and cp: gradients and weights go by NCCL, not by the copy engines), +snapshot (then the time that a
-// checkpoint stops the trainer for). Cases take turns only by being run twice: the order of the arguments is the order
-// of the runs.
+// answers behind such prompts of 1,500) and +whole (the prompt is then computed with every answer), +varied (of the
+// packed lengths: other ones in every step, as training has them), +deterministic, +nccl (of dp and cp: gradients and
+// weights go by NCCL, not by the copy engines), +snapshot (then the time that a checkpoint stops the trainer for).
+// Cases take turns only by being run twice: the order of the arguments is the order of the runs.
 #include <ATen/ATen.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -77,6 +77,24 @@ void give_prompts(std::vector<TrainSequence>& sequences, int64_t prompt) {
   }
 }
 
+// What a case trains on in step `step`; lengths are those of one data-parallel rank, and all have the same.
+struct Batches {
+  std::vector<int64_t> lengths;
+  int64_t prompt = 0, added = 0;  // tokens that answers share; what packed lengths are longer by
+  bool varied = false;
+  std::vector<TrainSequence> of(int64_t step, int64_t vocab, int64_t dp) const {
+    std::vector<int64_t> mine = lengths;
+    if (varied) mine = packed_lengths(static_cast<uint64_t>(100 + step));
+    if (varied)
+      for (int64_t& length : mine) length += added;
+    std::vector<int64_t> all;
+    for (int64_t i = 0; i < dp; ++i) all.insert(all.end(), mine.begin(), mine.end());
+    auto sequences = batch(all, vocab);
+    give_prompts(sequences, prompt);
+    return sequences;
+  }
+};
+
 struct Ranks {
   parallel::ParallelDims dims;
   int64_t rank = 0;
@@ -104,20 +122,17 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   const auto number_behind = [&](const char* part) {  // 0: the case has no such part
     return has(part) ? std::atoll(name.c_str() + name.find(part) + std::strlen(part)) : 0;
   };
-  std::vector<int64_t> lengths{tokens};
-  int64_t prompt = number_behind("+prompts");
-  if (has("+batches")) lengths.resize(static_cast<size_t>(number_behind("+batches")), tokens);
+  Batches batches{.lengths = {tokens}, .prompt = number_behind("+prompts"), .varied = has("+varied")};
+  if (has("+batches")) batches.lengths.resize(static_cast<size_t>(number_behind("+batches")), tokens);
   if (has("+packed")) {
-    lengths = packed_lengths(2);
-    if (ranks.rank == 0) fmt::print("packed: {}\n", fmt::join(lengths, ","));
+    batches.lengths = packed_lengths(2);
+    if (ranks.rank == 0 && !batches.varied) fmt::print("packed: {}\n", fmt::join(batches.lengths, ","));
   }
   if (has("+groups")) {
-    prompt = 1500;
-    lengths = packed_lengths(3);
-    for (int64_t& length : lengths) length += prompt;
+    batches.prompt = batches.added = 1500;
+    batches.lengths = packed_lengths(3);
+    for (int64_t& length : batches.lengths) length += batches.added;
   }
-  const std::vector<int64_t> of_one = lengths;
-  for (int64_t i = 1; i < ranks.dims.dp; ++i) lengths.insert(lengths.end(), of_one.begin(), of_one.end());
   parallel::WorldOptions place;
   place.rank = ranks.rank;
   place.rendezvous = ranks.rendezvous;
@@ -127,21 +142,22 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   auto model = random_qwen3_8b(device, layers, ranks.dims.tp, train::stage_at(config.parallel, at));
   at::globalContext().setDeterministicAlgorithms(config.deterministic, true);
   train::Trainer trainer(config, std::move(*model), std::nullopt, {}, world.get());
-  auto sequences = batch(lengths, shape.vocab_size);
-  give_prompts(sequences, prompt);
-  std::vector<double> seconds;
+  std::vector<double> seconds, tokens_per_s, flops_per_s;
   StepMetrics metrics;
   for (int64_t step = -3; step < steps; ++step) {  // the first ones load kernels and choose products
-    metrics = trainer.train_step(StepKind::kSft, sequences);
-    if (step >= 0) seconds.push_back(metrics.seconds);
+    metrics = trainer.train_step(StepKind::kSft, batches.of(step, shape.vocab_size, ranks.dims.dp));
+    if (step < 0) continue;
+    seconds.push_back(metrics.seconds);
+    tokens_per_s.push_back(metrics.tokens / metrics.seconds);
+    flops_per_s.push_back(metrics.tflops * 1e12);
   }
   if (ranks.rank > 0) return;
-  std::sort(seconds.begin(), seconds.end());
-  const double median = seconds[seconds.size() / 2];
-  const double flops = metrics.tflops * 1e12 * metrics.seconds;
+  for (auto* figures : {&seconds, &tokens_per_s, &flops_per_s}) std::sort(figures->begin(), figures->end());
+  const auto median = [](const std::vector<double>& figures) { return figures[figures.size() / 2]; };
   fmt::print("{:<34} {:7.1f} ms ({:.1f} to {:.1f})  {:7.0f} tokens/s  MFU {:4.1f} %  {:5.1f} GiB  loss {:.4f}\n", name,
-             median * 1e3, seconds.front() * 1e3, seconds.back() * 1e3, metrics.tokens / median,
-             100 * flops / median / kPeak / static_cast<double>(ranks.dims.world()), metrics.memory_gib, metrics.loss);
+             median(seconds) * 1e3, seconds.front() * 1e3, seconds.back() * 1e3, median(tokens_per_s),
+             100 * median(flops_per_s) / kPeak / static_cast<double>(ranks.dims.world()), metrics.memory_gib,
+             metrics.loss);
   for (size_t part = 0; part < kPartFigures.size(); ++part) {
     if (metrics.part_seconds[part] > 0.0005)
       fmt::print("    {} {:.1f} ms", names_of(StepPart())[part], metrics.part_seconds[part] * 1e3);
