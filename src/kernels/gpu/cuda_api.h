@@ -362,8 +362,8 @@ struct CudaApi {
   // cuBLASLt's first proposal or, at few rows, by the kernel of skinny_gemm.cu. gemm_tune() times the candidates on the
   // tensors given (y is overwritten) and keeps the fastest for this shape (m, n, k, bias and the output's kind) and for
   // those that differ from it by few rows, which are not timed themselves; it waits for the stream, so call it at
-  // warm-up and not under capture. `count` products of one shape, of several
-  // layers, run one after another, as what a kernel does while another ends counts too.
+  // warm-up and not under capture. `count` products of one shape, of several layers, run one after another, as what a
+  // kernel does while another ends counts too.
   int (*gemm_open)(Gemm** out, void* workspace, size_t bytes);
   // From now on another workspace of the same size, or none (null) until the next product.
   int (*gemm_workspace)(Gemm*, void* workspace);
