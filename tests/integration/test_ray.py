@@ -2,6 +2,8 @@
 costs a step: its roles come back elsewhere and the weights are those of a run on this machine alone."""
 
 import contextlib
+import importlib.util
+import itertools
 import json
 import os
 import pathlib
@@ -11,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -291,6 +294,48 @@ def test_a_node_killed_at_any_instant_costs_its_step_alone(alone, cluster, tmp_p
         (name, 2) for name in ("base", "sft", "rl") for _ in (1, 2)
     ]
     assert len(list((tmp_path / "cache/tritonforge/nodes").iterdir())) == 1
+
+
+def an_environment(folder):
+    """One of Python's that has what the tests' has, and is small enough to be brought to a node."""
+    site = folder / f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+    site.mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "bin/python").symlink_to(pathlib.Path(sys.executable).resolve())
+    shutil.copy(pathlib.Path(sys.prefix) / "pyvenv.cfg", folder)
+    packages = pathlib.Path(importlib.util.find_spec("torch").origin).parents[1]
+    (site / "tests.pth").write_text(f"{packages}\n")
+    return folder / "bin/python"
+
+
+def test_program_and_environment_reach_nodes_that_have_neither(alone, cluster, tmp_path, monkeypatch):
+    python = an_environment(tmp_path / "envs/ours")
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setenv("TRITONFORGE_PYTHON", str(python))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def there(node, *words):
+        command = ["nsenter", "--mount", "--target", str(node.ray.pid), *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    for node, folder in itertools.product(cluster, ("envs", "cache")):
+        there(node, "mount", "-t", "tmpfs", "none", tmp_path / folder)
+        assert there(node, "ls", "-A", tmp_path / folder) == []
+    first, second = (node.address for node in cluster)
+    settings = [
+        f"placement.hosts=[{first}, {second}]",
+        f"placement.rollout={{engines: 1, hosts: [{first}]}}",
+        f"placement.actor.hosts=[{first}]",
+        f"placement.eval.hosts=[{second}]",  # who has Python's children
+    ]
+    run = on_cluster(tmp_path, settings)
+    run.finish()
+    for stage in ("sft", "rl"):
+        assert run.weights(stage) == alone.weights(stage)
+    for node in cluster:
+        assert len(there(node, "ls", tmp_path / "cache/tritonforge/nodes")) == 1
+        assert ".brought" in there(node, "ls", "-A", tmp_path / "envs/ours")
+    assert not (tmp_path / "envs/ours/.brought").exists() and not (tmp_path / "cache/tritonforge/nodes").exists()
 
 
 def test_ranks_on_two_nodes_train_as_one_process_does(alone, cluster, tmp_path):
