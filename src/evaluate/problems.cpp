@@ -77,7 +77,9 @@ Posed Problems::pose(const EvaluatorOptions& options, const EvaluationRequest& r
   const Seeds seeds(request.fresh_seeds ? process_secret_ : SipKey{}, request.seed);
   Device* const draws_on = may_draw && draws(request, *device) ? device : nullptr;
   Posed posed{.options = options, .spec = spec_of(options, request, seeds, mode, draws_on)};
-  const ChildLimits on_cpu{.cpu_s = 60, .file_bytes = uint64_t{64} << 20, .memory_bytes = options.memory_bytes};
+  // Processor time is no bound of its own: what it ended would look as if somebody had killed it.
+  const ChildLimits on_cpu{
+      .cpu_s = request.timeout_s, .file_bytes = uint64_t{64} << 20, .memory_bytes = options.memory_bytes};
   posed.limits = gpu ? on_gpu(on_cpu, device) : on_cpu;
   // Diagnostics may name the first programs that a race is between: whoever wants the same verdict again wants the same
   // order of programs.
