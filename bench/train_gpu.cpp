@@ -60,11 +60,11 @@ std::vector<TrainSequence> batch(const std::vector<int64_t>& lengths, int64_t vo
   return sequences;
 }
 
-// Sixteen lengths of 300 to 900 tokens.
-std::vector<int64_t> packed_lengths(uint64_t seed) {
+// Sixteen lengths of 300 to 900 tokens behind a prompt.
+std::vector<int64_t> packed_lengths(uint64_t seed, int64_t prompt = 0) {
   Rng rng(seed);
   std::vector<int64_t> lengths;
-  for (int i = 0; i < 16; ++i) lengths.push_back(300 + static_cast<int64_t>(rng.below(601)));
+  for (int i = 0; i < 16; ++i) lengths.push_back(prompt + 300 + static_cast<int64_t>(rng.below(601)));
   return lengths;
 }
 
@@ -80,13 +80,10 @@ void give_prompts(std::vector<TrainSequence>& sequences, int64_t prompt) {
 // What a case trains on in step `step`; lengths are those of one data-parallel rank, and all have the same.
 struct Batches {
   std::vector<int64_t> lengths;
-  int64_t prompt = 0, added = 0;  // tokens that answers share; what packed lengths are longer by
+  int64_t prompt = 0, behind = 0;  // tokens that answers share; what packed lengths lie behind
   bool varied = false;
   std::vector<TrainSequence> of(int64_t step, int64_t vocab, int64_t dp) const {
-    std::vector<int64_t> mine = lengths;
-    if (varied) mine = packed_lengths(static_cast<uint64_t>(100 + step));
-    if (varied)
-      for (int64_t& length : mine) length += added;
+    const auto mine = varied ? packed_lengths(static_cast<uint64_t>(100 + step), behind) : lengths;
     std::vector<int64_t> all;
     for (int64_t i = 0; i < dp; ++i) all.insert(all.end(), mine.begin(), mine.end());
     auto sequences = batch(all, vocab);
@@ -129,9 +126,8 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
     if (ranks.rank == 0 && !batches.varied) fmt::print("packed: {}\n", fmt::join(batches.lengths, ","));
   }
   if (has("+groups")) {
-    batches.prompt = batches.added = 1500;
-    batches.lengths = packed_lengths(3);
-    for (int64_t& length : batches.lengths) length += batches.added;
+    batches.prompt = batches.behind = 1500;
+    batches.lengths = packed_lengths(3, batches.behind);
   }
   parallel::WorldOptions place;
   place.rank = ranks.rank;

@@ -19,7 +19,7 @@ Means::Means(EvaluatorOptions given, LoweringPool::Elsewhere elsewhere)
               .gpu = no_gpu.empty(),
               .once = options.once,
               .records = options.mode == EvaluationMode::kPlan,
-              .compiles = options.on_gpu() && options.torch_compile && !options.once}),
+              .compiles = options.on_gpu() && options.times_compiled() && !options.once}),
       modes(options, no_gpu, zygote),
       lowering(zygote, options.compile_timeout_s, std::move(elsewhere)),
       problems(zygote, options),

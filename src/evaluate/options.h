@@ -60,6 +60,8 @@ struct EvaluatorOptions {
            (of_mode == EvaluationMode::kPlan && mode == of_mode && first != "cpu" && !is_emulated(first));
   }
   bool on_gpu() const { return on_gpu(mode); }
+  // Whether what is timed on a GPU is timed against torch.compile's version, too.
+  bool times_compiled() const { return torch_compile && !against_itself; }
   static bool is_emulated(const std::string& name) { return name.starts_with("emulated-gfx942:"); }
   void validate() const {
     const bool emulated = std::all_of(devices.begin(), devices.end(), is_emulated);

@@ -93,7 +93,7 @@ void PlanMode::prepare(const EvaluationRequest& request, const Client& client) {
   try {
     on_devices(client, nobodys, [&](Device& device, Verdict& verdict) {
       const Posed posed = means_.problems.pose(options, request, EvaluationMode::kPlan, &device, true, client, verdict);
-      if (!device.gpu() || !options.torch_compile || options.against_itself) return;
+      if (!device.gpu() || !options.times_compiled()) return;
       DeviceLock lock = device.gpu()->lock();
       means_.problems.references().compile_ahead(
           posed.key, posed.spec, posed.limits, client.deadline,

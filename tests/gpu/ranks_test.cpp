@@ -1,4 +1,4 @@
-// Ranks over NCCL, a process and a GPU each, against one GPU. Skips where there is one.
+// Ranks over NCCL and the copy engines, a process and a GPU each, against one GPU. Skips where there is one.
 #include <ATen/ATen.h>
 
 #include <map>
@@ -287,7 +287,7 @@ int train_as_second_rank(const std::string& rendezvous, const std::string& confi
   const auto train = options_from_json<TrainConfig>(parse_json(config, "the first rank's config"), "config");
   parallel::World world(train.parallel, parallel::as_second_rank(rendezvous), kernels::open_device("cuda"),
                         [](const std::string&) { std::_Exit(3); });
-  const Course course = course_of(train, kind == name_of(StepKind::kRl) ? StepKind::kRl : StepKind::kSft, &world);
+  const Course course = course_of(train, from_name<StepKind>(kind, "kind"), &world);
   model::save_safetensors({{"all", course.all}, {"replicas", course.replicas}}, fs::path(folder) / kSecond, {});
   return testing::Test::HasFailure() ? 4 : 0;
 }

@@ -20,9 +20,9 @@ class NotYet(Exception):
 
 
 class Compiled:
-    def __init__(self, model, backend="inductor"):
+    def __init__(self, model):
         """Nothing is compiled yet."""
-        compile_graph = torch._dynamo.lookup_backend(backend)
+        compile_graph = torch._dynamo.lookup_backend("inductor")
         self.computes = False
 
         def compile_only(graph, inputs):

@@ -447,7 +447,7 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
   const Pairing how{.most_pairs = most_pairs, .limit_s = limit_s, .deadline = deadline};
   std::vector<Side> sides;
   std::optional<CompiledBaseline> compiled;
-  if (options_.torch_compile && !options_.against_itself) compiled = against_compiled(how, sides, measured);
+  if (options_.times_compiled()) compiled = against_compiled(how, sides, measured);
   if (options_.against_itself || has_reference_) {
     sides.push_back({"candidate", "candidate", {}, {}});
     if (options_.against_itself) sides.push_back({"itself", "candidate", {}, {}});
