@@ -208,13 +208,13 @@ def with_children(pid):
     return found
 
 
-def ports_of_others(pid):
-    """Of this machine where it is reached at `head`, those where processes listen that did not come of this one."""
+def ports_of(pid):
+    """Of this machine where it is reached at `head`, those where the process or what came of it listens: others come
+    and go here meanwhile."""
     listed = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
     ours, ports = set(with_children(pid)), set()
     for line in listed.splitlines():
-        listens = set(map(int, re.findall(r"pid=(\d+)", line)))
-        if listens and not listens & ours:
+        if ours.intersection(map(int, re.findall(r"pid=(\d+)", line))):
             ports.add(f"{Machine.head}:{line.split()[3].rpartition(':')[2]}")
     return ports
 

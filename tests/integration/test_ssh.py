@@ -22,7 +22,7 @@ from machines import (
     Machine,
     flags,
     open_ports,
-    ports_of_others,
+    ports_of,
     require_sshd,
     ssh_nodes,
     told_to_strangers,
@@ -53,11 +53,11 @@ def hosts_of(run):
     return {role["name"]: role["host"] for role in run.status()["roles"]}
 
 
-def told_of_ours(run, nodes, before_it):
-    """By address, what a stranger on another machine is told by each port of this one and of the nodes: not by the
-    nodes' sshd, nor here by what other programs have or was open `before_it`."""
+def told_of_ours(run, nodes):
+    """By address, what a stranger on another machine is told by each port of the nodes but their sshd's, and by each
+    of this one that the run has."""
     first, second = nodes
-    here = set(open_ports(Machine.head, first.space)).difference(before_it, ports_of_others(run.process.pid))
+    here = ports_of(run.process.pid).intersection(open_ports(Machine.head, first.space))
     told = told_to_strangers([*here, *open_ports(second.address, first.space)], first.space)
     told |= told_to_strangers(open_ports(first.address, second.space), second.space)
     sshds = [told.pop(f"{node.address}:2222") for node in nodes]  # which the scan has found, then
@@ -90,7 +90,6 @@ def test_a_host_killed_in_the_middle_of_a_step_costs_that_step_alone(alone, node
             monkeypatch.setenv(name, file)
     way = "tcp" if weights == "tls" else weights
     settings = SMALL + PLACED + [f"placement.ssh_config={tmp_path}/ssh_config", f"placement.weights={way}"]
-    before_it = open_ports(Machine.head, nodes[0].space)
     disk = HeldDisk(tmp_path)  # it does not take what the first step of RL made before the machines were asked
     disk.refuse("trajectories.jsonl")
     run = Run(tmp_path, "--launcher", "ssh", *flags(settings), output="cluster", program=disk.program)
@@ -108,7 +107,7 @@ def test_a_host_killed_in_the_middle_of_a_step_costs_that_step_alone(alone, node
     }
     # Roles listen on their own loopback alone, but for the trainer's weights where they do not go through the folder,
     # and in a round of theirs its members: none is under way. What can be reached asks for a key.
-    told = told_of_ours(run, nodes, before_it)
+    told = told_of_ours(run, nodes)
     assert all(said <= REFUSALS for said in told.values()), told
     assert [at.rpartition(":")[0] for at in told] == ([] if weights == "folder" else [nodes[0].address]), told
     assert len(list((tmp_path / "cache/tritonforge/nodes").iterdir())) == 1
@@ -380,14 +379,13 @@ def test_ranks_on_two_hosts_train_as_one_process_does(alone, nodes, tmp_path):
     other = take_most_ports(nodes[0])
     settings = [*SMALL, "stages=[sft]", "placement.hosts=[node-1, node-2]", "placement.actor.dp=2"]
     settings.append(f"placement.ssh_config={tmp_path}/ssh_config")
-    before_it = open_ports(Machine.head, nodes[0].space)
     disk = HeldDisk(tmp_path)  # it takes no step before the machines were asked
     disk.refuse("steps.jsonl")
     run = Run(tmp_path, "--launcher", "ssh", *flags(settings), program=disk.program)
     disk.wait_for_one(run, "steps.jsonl")
     # What the ranks tell each other goes between the hosts, and is all that can be reached there: the rendezvous of
     # rank 0, which asks for a key, and the collectives of both, which are Gloo's, ask for none and wait.
-    told = told_of_ours(run, nodes, before_it)
+    told = told_of_ours(run, nodes)
     collectives = {at for at, said in told.items() if said == {"silence"}}
     refusing = {at for at, said in told.items() if said <= REFUSALS}
     assert told.keys() == collectives | refusing and len(refusing) == 1, told
