@@ -1,3 +1,4 @@
+import sys
 import zlib
 
 import pytest
@@ -20,3 +21,16 @@ def seeded(request):
         import torch
 
         torch.manual_seed(zlib.crc32(request.node.name.encode()))
+
+
+@pytest.fixture(autouse=True)
+def ends_its_runs():
+    """A run that a failed test leaves would take the cores of those behind it, and go on as long as its recipe says."""
+    runs = sys.modules.get("runs")  # which needs more than most tests have
+    before = len(runs.STARTED) if runs else 0
+    yield
+    for run in runs.STARTED[before:] if runs else []:
+        if run.process.poll() is None:
+            run.process.kill()  # its roles end with it
+            run.process.wait()
+        run.process.stdout.close()

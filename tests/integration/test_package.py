@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from machines import flags, require_sshd, ssh_nodes
-from test_run import Run
+from runs import Run
 
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))

@@ -19,7 +19,7 @@ import time
 import pytest
 
 from machines import OURS, SMALL, Machine, flags, remove_all, require_namespaces, told_to_strangers, with_children
-from test_run import BINARY, RECIPE, ROOT, HeldDisk, Run, weights_in
+from runs import BINARY, RECIPE, ROOT, HeldDisk, Run, weights_in
 
 RAY = (
     pathlib.Path(

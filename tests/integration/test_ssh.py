@@ -28,7 +28,7 @@ from machines import (
     told_to_strangers,
     weights_tls,
 )
-from test_run import BINARY, RECIPE, ROOT, HeldDisk, Run
+from runs import BINARY, RECIPE, ROOT, HeldDisk, Run
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from filters import filtered  # beside the folders of tests

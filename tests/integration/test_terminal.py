@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from test_run import RECIPE, ROOT, HeldDisk
+from runs import RECIPE, ROOT, HeldDisk
 
 BAR = re.compile(r"^\S+( \S+)? +\[[#.]+\] \d+/\d+")
 STEP = re.compile(r"^(sft|rl) +\d+ +(loss|reward)")
