@@ -7,8 +7,8 @@
 //     (by half_inside, polynomial and without_small to no less than a sixteenth of the usual one: orders of summation
 //     differ as much; never below the last place of the outputs' own type, by which two right answers may differ);
 //   inputs or weights are drawn wider (worker/tritonforge_worker/weights.py): inputs moved around zero and scaled by
-//     rows, or scaled only, where zero is outside of what the problem can take; weights with two dimensions and more
-//     enlarged, so that many layers do not forget their input;
+//     rows, or scaled only, where zero is outside of what the problem can take, and lengths and masks that drop nothing
+//     so that they do; weights with two dimensions and more enlarged, so that many layers do not forget their input;
 //   the problem is barred, and no candidate is judged on it.
 // Where the reference's own error is over half of the tolerance, the tolerance becomes twice the error.
 #include <array>

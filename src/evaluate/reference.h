@@ -20,6 +20,7 @@ struct OutputForms {
   std::vector<bool> aliases;  // output i shares memory with an input
   std::vector<bool> repeats;  // it shows one element of memory at several places
   std::vector<bool> by_row;   // its memory is in the order of its elements
+  std::vector<bool> shared;   // its memory is one with an earlier output's
 };
 
 struct ReferenceTrial : OutputForms {

@@ -34,8 +34,10 @@ std::unique_ptr<ReferenceTrial> take_trial(Frame frame) {
   trial->after.assign(at(inputs), at(inputs + after));
   trial->outputs.assign(at(inputs + after), tensors.end());
   trial->output_tree = frame.header.at("outputs");
-  const std::pair<const char*, std::vector<bool>*> flags[] = {
-      {"aliases", &trial->aliases}, {"repeats", &trial->repeats}, {"by_row", &trial->by_row}};
+  const std::pair<const char*, std::vector<bool>*> flags[] = {{"aliases", &trial->aliases},
+                                                              {"repeats", &trial->repeats},
+                                                              {"by_row", &trial->by_row},
+                                                              {"shared", &trial->shared}};
   for (const auto& [name, into] : flags) {
     for (const auto& flag : frame.header.at(name)) into->push_back(flag.get<bool>());
     into->resize(trial->outputs.size());

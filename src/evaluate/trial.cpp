@@ -76,7 +76,8 @@ CallResult call_result(const Json& outputs, const Json& header, std::span<const 
           .inputs = header.at("inputs").get<size_t>(),
           .aliases = header.at("aliases").get<std::vector<int64_t>>(),
           .repeats = {},
-          .by_row = {}};
+          .by_row = {},
+          .shared = {}};
 }
 
 void check_inputs(const CallResult& call, const ReferenceTrial& expected) {
@@ -132,7 +133,7 @@ void judge_input(const CallResult& call, const WholeCall* whole, const Reference
 void judge_call(const CallResult& call, const WholeCall* whole, const ReferenceTrial& expected, size_t index,
                 const Tolerances& tolerances, Verdict& verdict, bool& constant) {
   check_inputs(call, expected);
-  const auto& [outputs, tensors, inputs, aliases, repeats, by_row] = call;
+  const auto& [outputs, tensors, inputs, aliases, repeats, by_row, shared] = call;
   Trial trial{.seed = expected.seed, .passed = true};
   for (size_t i = 0; i < inputs; ++i) judge_input(call, whole, expected, i, tolerances, verdict, trial);
   const Json shape = shape_of_tree(outputs), wanted = shape_of_tree(expected.output_tree);
@@ -149,6 +150,9 @@ void judge_call(const CallResult& call, const WholeCall* whole, const ReferenceT
         add_flag(
             verdict, Cheat::kLazyOutput,
             fmt::format("output {} shows one element of memory at several places, where the reference writes each", i));
+      if (i < shared.size() && shared[i] >= 0 && !expected.shared[i])
+        add_flag(verdict, Cheat::kLazyOutput,
+                 fmt::format("output {} shows the memory of output {}, where the reference writes each", i, shared[i]));
       const Comparison result = compare(tensors[inputs + i], expected.outputs[i], tolerances,
                                         fmt::format("output {}{}", i, whole ? ", of the sampled elements," : ""));
       constant = constant && result.constant;

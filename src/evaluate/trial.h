@@ -32,6 +32,7 @@ struct CallResult {
   std::vector<int64_t> aliases;  // of each output: the input whose memory it is, -1 for none
   std::vector<bool> repeats;     // of each output of a plan: one element of memory is shown at several places
   std::vector<bool> by_row;      // likewise: its memory is in the order of its elements
+  std::vector<int64_t> shared;   // likewise: an earlier one whose memory it shows (plan/pass.h), -1 for none
 };
 
 // What a replayer that drew a trial by itself says of all elements; `CallResult` holds the sampled ones.

@@ -351,7 +351,7 @@ void prepare_hosts(Launcher& launcher, SignalWaiter& signals, const fs::path& fo
   }
   listener.request_stop();
   listener.join();
-  if (number == 0 && failure) std::rethrow_exception(failure);
+  if (number == 0 && failure) fail_with_advice(failure, 0, folder);
   if (number == 0) return;
   throw StoppedBySignal(number, fmt::format("stopped by {} while the hosts were prepared; nothing was started: go on "
                                             "with --resume (folder {})",

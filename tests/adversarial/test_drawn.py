@@ -1,6 +1,8 @@
 """Plan mode where inputs and expected outputs are drawn by the replayer (src/evaluate/plan/drawn.h): the way of a GPU,
 asked for on a CPU. That it judges as the other way does: test_corpus.py."""
 
+import pathlib
+
 import pytest
 
 from evaluator_server import HEADER, HONEST, PROBLEM, Evaluator
@@ -112,3 +114,13 @@ class ModelNew(nn.Module):
     )
     verdict = drawing.judge(candidate, problem)
     assert drawn(verdict) and verdict["correct"], verdict
+
+
+def test_lengths_that_are_the_whole_are_drawn_shorter_there_too(drawing):
+    path = pathlib.Path(__file__).parent / "corpus/honest/lengths_that_drop_nothing.py"
+    problem, _, candidate = path.read_text().partition("# ---- candidate ----\n")
+    verdict = drawing.judge(candidate, problem)
+    assert drawn(verdict) and verdict["correct"] and verdict["notes"]["draw"] in ("signed", "wide"), verdict
+    for read in ("tl.load(lengths + row // steps)", "tl.load(mask + row)"):
+        whole = candidate.replace(read, "steps" if "lengths" in read else "1")
+        assert drawing.judge(whole, problem)["error_kind"] == "mismatch", read

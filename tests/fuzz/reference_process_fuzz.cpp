@@ -42,9 +42,10 @@ bool made(Asked asked, const std::string& text) {
 const std::string kLoaded = R"(0 {"init":{"list":[]},"tensors":[],"state":[],"sizes":{},"full":null})"
                             "\n";
 const std::string kTensor = R"({"dtype":"float32","shape":[20],"order":[0],"bytes":80})";
-const std::string kTrial = R"(240 {"inputs":{"list":[{"tensor":0}]},"input_tensors":1,"after_tensors":1,)"
-                           R"("outputs":{"tensor":2},"aliases":[false],"repeats":[false],"by_row":[true],"tensors":[)" +
-                           kTensor + "," + kTensor + "," + kTensor + "]}\n";
+const std::string kTrial =
+    R"(240 {"inputs":{"list":[{"tensor":0}]},"input_tensors":1,"after_tensors":1,)"
+    R"("outputs":{"tensor":2},"aliases":[false],"repeats":[false],"by_row":[true],"shared":[false],"tensors":[)" +
+    kTensor + "," + kTensor + "," + kTensor + "]}\n";
 const std::string kProbe = R"(240 {"runs":[["expected",1],["given",1],["other",1]],"idle":["relu"],"tensors":[)" +
                            kTensor + "," + kTensor + "," + kTensor + "]}\n";
 const std::string kPlan = R"(0 {"plan":{"values":[{"dtype":"float32","shape":[20],"stride":[1],"input":0},)"

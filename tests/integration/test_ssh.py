@@ -175,7 +175,9 @@ def test_a_host_that_lacks_something_is_named_before_anything_starts(nodes, tmp_
     settings = SMALL + PLACED + [f"placement.ssh_config={tmp_path}/ssh_config"]
     nodes[1].kill()
     run = Run(tmp_path, "--launcher", "ssh", *flags(settings), output="none")
-    assert "node-2: ssh does not get there" in run.finish(code=3)
+    said = run.finish(code=3)
+    assert "node-2: ssh does not get there (its message is above); nothing finished is lost: mend" in said
+    assert f"go on with --resume (folder {run.output})" in said
     assert not (tmp_path / "none/logs/trainer.log").exists()
 
 

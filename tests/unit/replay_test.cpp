@@ -6,6 +6,7 @@
 #include "evaluate/plan/gpu_driver.h"
 #include "evaluate/plan/guard.h"
 #include "evaluate/plan/sealed.h"
+#include "evaluate/plan/tensors.h"
 
 namespace tritonforge::evaluate {
 namespace {
@@ -244,6 +245,23 @@ TEST(CompareOnADevice, FindsOneElementInTheLastPart) {
   output[1][kElementsAtOnce / 2 + 4] = 2;
   EXPECT_EQ(compare(output, expected, bounds, "output 0").mismatch.substr(0, 34), "output 0 at [1, 8388612]: 2, expec");
   EXPECT_FALSE(is_within(output, expected, bounds));
+}
+
+TEST(Overlap, IsToldOfViewsInAnyOrderAndOfAnyType) {
+  const at::Tensor x = at::zeros({4, 6});
+  const auto columns = [&](int64_t first, int64_t count) { return x.narrow(1, first, count); };
+  EXPECT_TRUE(overlap(x, x));
+  EXPECT_TRUE(overlap(x, x.t()));
+  EXPECT_TRUE(overlap(x[0], columns(5, 1)));
+  EXPECT_TRUE(overlap(columns(0, 4), columns(3, 3)));
+  EXPECT_TRUE(overlap(columns(2, 2), x.view(at::kByte).narrow(1, 11, 1)));
+  EXPECT_TRUE(overlap(x[1].narrow(0, 2, 1).expand({7}), columns(2, 1)));
+  EXPECT_FALSE(overlap(x, x.clone()));
+  EXPECT_FALSE(overlap(x[0], x[1]));
+  EXPECT_FALSE(overlap(columns(0, 3), columns(3, 3)));
+  EXPECT_FALSE(overlap(columns(2, 2), x.view(at::kByte).narrow(1, 16, 4)));
+  EXPECT_FALSE(overlap(x[1].narrow(0, 2, 1).expand({7}), columns(3, 3)));
+  EXPECT_FALSE(overlap(columns(0, 0), x));
 }
 
 }  // namespace

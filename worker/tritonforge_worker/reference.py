@@ -147,22 +147,20 @@ class Reference:
                 encoder.value(tensor)
             changed = len(encoder.tensors)
             out = encoder.value(by_key(outputs))
-            made = encoder.objects[changed:]
-            aliases = [t.untyped_storage().data_ptr() in owners for t in made]
-            repeats = [repeats_elements(t) for t in made]
-            by_row = [t.is_contiguous() for t in made]
             if (size := sum(map(len, encoder.payload))) > request["max_bytes"]:
                 raise ValueError(
                     f"its inputs and outputs are {size / 1e9:.1f} GB, and at most {request['max_bytes'] / 1e9:.1f} GB "
                     "are handed from process to process; mode plan draws larger ones on a GPU (--trial-data)"
                 )
-            self.send_trial(encoder, tree, count, changed, out, aliases, repeats, by_row)
+            self.send_trial(encoder, tree, count, changed, out, owners)
         except Unsupported as error:
             return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
         except BaseException as error:
             return self.failed(error, "problem", "")
 
-    def send_trial(self, encoder, tree, count, changed, out, aliases, repeats, by_row):
+    def send_trial(self, encoder, tree, count, changed, out, owners):
+        made = encoder.objects[changed:]
+        storages = [t.untyped_storage().data_ptr() for t in made]
         self.channel.send(
             {
                 "trial": True,
@@ -171,9 +169,10 @@ class Reference:
                 "outputs": out,
                 "tensors": encoder.tensors,
                 "after_tensors": changed - count,
-                "aliases": aliases,
-                "repeats": repeats,
-                "by_row": by_row,
+                "aliases": [storage in owners for storage in storages],
+                "repeats": [repeats_elements(t) for t in made],
+                "by_row": [t.is_contiguous() for t in made],
+                "shared": [storage in storages[:i] for i, storage in enumerate(storages)],
             },
             encoder.payload,
         )
@@ -202,11 +201,7 @@ class Reference:
                 encoder.value(tensor)
             changed = len(encoder.tensors)
             out = encoder.value(by_key(outputs))
-            made = encoder.objects[changed:]
-            aliases = [t.untyped_storage().data_ptr() in owners for t in made]
-            repeats = [repeats_elements(t) for t in made]
-            by_row = [t.is_contiguous() for t in made]
-            self.send_trial(encoder, tree, count, changed, out, aliases, repeats, by_row)
+            self.send_trial(encoder, tree, count, changed, out, owners)
         except Unsupported as error:
             return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
         except BaseException as error:

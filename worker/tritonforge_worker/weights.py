@@ -107,11 +107,26 @@ def matched(own, wanted):
 
 def wide(tensor, how, draw):
     """An input drawn wider: every row of its first dimension scaled by another factor of about 1/2 to 4; "signed" moves
-    it around zero first. Zeros stay, of which a triangle or a mask may be made, and so do integers and booleans."""
-    if not tensor.is_floating_point() or tensor.numel() == 0:
+    it around zero first. Zeros stay, of which a triangle or a mask may be made, and so do whole numbers that differ."""
+    if tensor.numel() == 0 or tensor.is_complex():
         return tensor
+    if not tensor.is_floating_point():
+        return shorter(tensor, draw)
     rows = (tensor.shape[0],) + (1,) * (tensor.dim() - 1) if tensor.dim() else ()
     scale = torch.exp(0.5 * math.log(2) + math.log(2) * torch.randn(rows, generator=draw)).to(tensor.dtype)
     if how == "signed":
         tensor = torch.where(tensor == 0, tensor, tensor - tensor.mean())
     return tensor * scale
+
+
+def shorter(tensor, draw):
+    """Whole numbers of which all are one above zero may be lengths that are the whole, or a mask that hides nothing:
+    each from 1 to what it is; of ones, or of true alone, a quarter zeros. By operations that a plan may have, without
+    a look at the values."""
+    noise = torch.rand(tensor.shape, generator=draw)
+    kept = noise < 0.75
+    if tensor.dtype == torch.bool:
+        return torch.where(tensor.all(), kept, tensor)
+    drawn = torch.minimum((noise * tensor).to(tensor.dtype) + 1, tensor)
+    one_value = (tensor == tensor.flatten()[0]).all() & (tensor > 0)
+    return torch.where(one_value, torch.where(tensor == 1, kept.to(tensor.dtype), drawn), tensor)

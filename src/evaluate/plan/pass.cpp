@@ -1,5 +1,6 @@
 #include "evaluate/plan/pass.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
@@ -211,6 +212,21 @@ std::vector<int> Pass::aliases() const {
       if (storage_of(output) == storage_of(given_.inputs[k])) out.back() = static_cast<int>(k);
     }
   }
+  return out;
+}
+
+std::vector<int> Pass::shared() const {
+  const std::vector<at::Tensor> shown = outputs();
+  std::vector<int> out(shown.size(), -1);
+  size_t bytes = 0, not_written = 0;
+  for (size_t k = 0; k < shown.size(); ++k) {
+    bytes += shown[k].nbytes();
+    for (size_t before = 0; before < k && out[k] < 0; ++before) {
+      if (overlap(shown[k], shown[before])) out[k] = static_cast<int>(before);
+    }
+    if (out[k] >= 0) not_written += shown[k].nbytes();
+  }
+  if (10 * not_written < bytes) std::ranges::fill(out, -1);
   return out;
 }
 

@@ -51,6 +51,9 @@ class Pass {
   std::vector<at::Tensor> outputs() const;
   // Of each output: the input whose memory it is, or -1.
   std::vector<int> aliases() const;
+  // Of each output: an earlier one in whose memory elements of it lie, or -1. -1 for all where what lies so is less
+  // than a tenth of their bytes: a last state that is shown in its sequence saves no work to speak of.
+  std::vector<int> shared() const;
   // Of a weighed pass, of each launch in order (weighing.h).
   const std::vector<bool>& only_copied() const { return weighing_.only_copied(); }
   // Everything that was placed, to be wiped.

@@ -11,7 +11,7 @@
 //     instead of "choice"
 //   {"replay", "tensors", "forward_seed", "order_seed", "schedule"?, "own_sizes"?, "launch", "without", "again",
 //   "weigh", "timeout_s"}
-//    -> {"tensors", "inputs", "aliases", "findings", "own": [computing, moving], "copied"}
+//    -> {"tensors", "inputs", "aliases", "shared", "findings", "own": [computing, moving], "copied"}
 //     + the inputs; back come the inputs after the call and the outputs
 //   {"pace": pairs, "limit_s", "reference", "plan_bytes", "tensors", "forward_seed"}
 //    -> {"candidate": [ms], "reference": [ms]}
@@ -278,6 +278,7 @@ class Process {
     wipe_all(expected.placed);
     answer.header["inputs"] = call.inputs.size();
     answer.header["aliases"] = call.aliases;
+    answer.header["shared"] = call.shared;
     answer.header["whole"] = {{"inputs", std::move(inputs)}, {"outputs", std::move(outputs)}};
     add_report(call.report, answer.header);
     return answer;
@@ -325,7 +326,10 @@ class Process {
         answer.payload.emplace_back(tensor.bytes);
       }
     }
-    answer.header = {{"tensors", std::move(tensors)}, {"inputs", replay_.inputs.size()}, {"aliases", replay_.aliases}};
+    answer.header = {{"tensors", std::move(tensors)},
+                     {"inputs", replay_.inputs.size()},
+                     {"aliases", replay_.aliases},
+                     {"shared", replay_.shared}};
     add_report(replay_.report, answer.header);
     return answer;
   }

@@ -73,7 +73,9 @@ Replay Replayer::run(const ReplayRequest& request) {
   std::vector<at::Tensor> inputs;
   for (const TensorView& input : request.inputs) inputs.push_back(tensor_of(input, impl_->launcher->device()));
   Finished finished = run(std::move(inputs), request);
-  Replay result{.aliases = std::move(finished.aliases), .report = std::move(finished.report)};
+  Replay result{.aliases = std::move(finished.aliases),
+                .shared = std::move(finished.shared),
+                .report = std::move(finished.report)};
   for (const at::Tensor& input : finished.inputs) result.inputs.push_back(bytes_of(input));
   for (const at::Tensor& output : finished.outputs) result.outputs.push_back(bytes_of(output));
   // No later call on the same inputs finds an answer in the memory of a device.
@@ -114,7 +116,13 @@ Finished Replayer::run(std::vector<at::Tensor> inputs, const ReplayRequest& requ
   pass.run([&](int kernel) { return request.launch && kernel != request.without; });
   LaunchReport report = impl_->launcher->end();
   report.only_copied = pass.only_copied();
-  return {pass.inputs(), pass.outputs(), pass.aliases(), pass.constants(), pass.placed(), std::move(report)};
+  return {.inputs = pass.inputs(),
+          .outputs = pass.outputs(),
+          .aliases = pass.aliases(),
+          .shared = pass.shared(),
+          .constants = pass.constants(),
+          .placed = pass.placed(),
+          .report = std::move(report)};
 }
 
 void seed_torch(uint64_t seed, at::Device device) {

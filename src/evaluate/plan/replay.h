@@ -30,6 +30,7 @@ struct ReplayRequest {
 struct Finished {
   std::vector<at::Tensor> inputs, outputs;  // inputs after the call
   std::vector<int> aliases;                 // of each output: the input whose memory it is, or -1
+  std::vector<int> shared;                  // of each output: Pass::shared()
   std::vector<at::Tensor> constants;        // after the call
   std::vector<at::Tensor> placed;           // everything that the pass had
   LaunchReport report;
@@ -37,7 +38,7 @@ struct Finished {
 
 struct Replay {
   std::vector<ReplayedTensor> inputs, outputs;
-  std::vector<int> aliases;
+  std::vector<int> aliases, shared;
   LaunchReport report;
 };
 

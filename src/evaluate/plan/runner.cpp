@@ -294,6 +294,17 @@ PlanRunner::Handed PlanRunner::replay_of(size_t trial) const {
   return request;
 }
 
+namespace {
+
+// What its outputs are beside their elements.
+void tell_forms(const Plan& plan, const Json& header, CallResult& call) {
+  call.repeats = repeats_of(plan);
+  call.by_row = by_row(plan);
+  call.shared = header.at("shared").get<std::vector<int64_t>>();
+}
+
+}  // namespace
+
 void PlanRunner::ask(size_t trial, const Way& way, Call& call) {
   const ReferenceTrial& expected = *context_.reference.trials[trial];
   const bool drawn = context_.reference.drawn.has_value();
@@ -328,8 +339,7 @@ void PlanRunner::ask(size_t trial, const Way& way, Call& call) {
   }
   if (drawn) return take_drawn(expected, call);
   call.result = call_result(plan_.outputs, header, call.frame.payload);
-  call.result->repeats = repeats_of(plan_);
-  call.result->by_row = by_row(plan_);
+  tell_forms(plan_, header, *call.result);
   check_inputs(*call.result, expected);
 }
 
@@ -348,8 +358,7 @@ void PlanRunner::take_drawn(const ReferenceTrial& expected, Call& call) {
   for (const Json& tensor : header.at("tensors")) at += tensor.at("bytes").get<size_t>();
   if (at > call.frame.payload.size()) fail(ErrorKind::kCorrupt, "an answer with too few samples");
   call.result = call_result(plan_.outputs, header, std::span(call.frame.payload).first(at));
-  call.result->repeats = repeats_of(plan_);
-  call.result->by_row = by_row(plan_);
+  tell_forms(plan_, header, *call.result);
   check_inputs(*call.result, expected);
   if (!drawn_alike(call.frame, expected, context_.reference.tolerances, input, output, at)) {
     call.result.reset();

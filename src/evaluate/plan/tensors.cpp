@@ -1,5 +1,8 @@
 #include "evaluate/plan/tensors.h"
 
+#include <ATen/MemoryOverlap.h>
+
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -70,6 +73,26 @@ void poison(const at::Tensor& tensor) {
 }
 
 const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
+
+bool overlap(const at::Tensor& a, const at::Tensor& b) {
+  if (storage_of(a) != storage_of(b)) return false;
+  const at::MemOverlapStatus known = at::get_overlap_status(a, b);
+  if (known != at::MemOverlapStatus::TooHard) return known != at::MemOverlapStatus::No;
+  const int64_t unit = std::min(a.element_size(), b.element_size());
+  const int64_t units = static_cast<int64_t>(a.storage().nbytes()) / unit;
+  const at::Tensor marks = at::zeros({units}, a.options().dtype(at::kBool));
+  const auto marks_of = [&](const at::Tensor& tensor) {
+    const int64_t each = tensor.element_size() / unit;
+    std::vector<int64_t> sizes{each}, strides{1};
+    for (int64_t d = 0; d < tensor.dim(); ++d) {
+      sizes.push_back(tensor.stride(d) == 0 ? std::min<int64_t>(tensor.size(d), 1) : tensor.size(d));
+      strides.push_back(tensor.stride(d) * each);
+    }
+    return marks.as_strided(sizes, strides, tensor.storage_offset() * each);
+  };
+  marks_of(a).fill_(true);
+  return marks_of(b).any().item<bool>();
+}
 
 at::Tensor storage_bytes(const at::Tensor& tensor) {
   return at::for_blob(tensor.storage().mutable_data(), {static_cast<int64_t>(tensor.storage().nbytes())})

@@ -27,6 +27,8 @@ ReplayedTensor bytes_of(const at::Tensor& tensor);
 void poison(const at::Tensor& tensor);
 // Whose memory it is: the same for views of one tensor.
 const void* storage_of(const at::Tensor& tensor);
+// Some byte of memory is an element's of both.
+bool overlap(const at::Tensor& a, const at::Tensor& b);
 // The bytes of a tensor's whole storage.
 at::Tensor storage_bytes(const at::Tensor& tensor);
 // All bits of that, so that floats are NaN.

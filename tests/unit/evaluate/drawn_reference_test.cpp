@@ -81,7 +81,7 @@ TEST_F(DrawnReference, OfAProblemThatIsKnownTheModuleIsNotAskedAndTheTrialsAreTh
     EXPECT_EQ(a.payload, b.payload);
     EXPECT_NE(a.payload, other.payload);
     EXPECT_EQ(a.output_tree, b.output_tree);
-    EXPECT_EQ(std::pair(a.aliases, a.by_row), std::pair(b.aliases, b.by_row));
+    EXPECT_EQ(std::tie(a.aliases, a.by_row, a.shared), std::tie(b.aliases, b.by_row, b.shared));
     EXPECT_EQ(std::pair(a.input_bytes, a.output_bytes), std::pair(size_t{480000}, size_t{480000}));
     EXPECT_FALSE(identical(a.before[0], a.after[0]));  // forward adds to its input
   }

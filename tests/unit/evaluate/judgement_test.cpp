@@ -31,7 +31,8 @@ class JudgementTest : public testing::Test {
                              .inputs = 1,
                              .aliases = {-1},
                              .repeats = {},
-                             .by_row = {}};
+                             .by_row = {},
+                             .shared = {}};
     return made;
   }
   Call replayed(float offset) const {
@@ -77,6 +78,21 @@ TEST_F(JudgementTest, AnOutputThatRepeatsMemoryIsNoneThatWasWritten) {
   shown.result->repeats = {true};
   EXPECT_FALSE(judgement.take(shown, 0));
   EXPECT_EQ(judgement.verdict().flags.at(0).kind, Cheat::kLazyOutput);
+}
+
+TEST_F(JudgementTest, AnOutputInAnothersMemoryIsNoneThatWasWrittenUnlessTheReferencesIsToo) {
+  for (const bool as_the_reference : {false, true}) {
+    ReferenceData reference = written_reference();
+    reference.trials[0]->shared = {as_the_reference};
+    Verdict begun;
+    begun.mode = EvaluationMode::kPlan;
+    Judgement judgement(reference, 0.1, begun);
+    judgement.take(recorded());
+    Call shown = replayed(1);
+    shown.result->shared = {0};
+    EXPECT_EQ(judgement.take(shown, 0), as_the_reference);
+    EXPECT_EQ(judgement.verdict().flags.empty(), as_the_reference);
+  }
 }
 
 TEST_F(JudgementTest, OrderIsTheWorkOfAReferenceThatDoesNothingElse) {

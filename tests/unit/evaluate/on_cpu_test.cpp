@@ -19,7 +19,7 @@ std::string replayed(const std::string& findings) {
 // The same with half of the output.
 std::string wrong(const std::string& findings) {
   return "120 {\"findings\":" + findings +
-         R"(,"own":[100,0],"inputs":1,"aliases":[-1],"tensors":[)"
+         R"(,"own":[100,0],"inputs":1,"aliases":[-1],"shared":[-1],"tensors":[)"
          R"({"dtype":"float32","shape":[20],"order":[0],"bytes":80},)"
          R"({"dtype":"float32","shape":[10],"order":[0],"bytes":40}]})"
          "\n";

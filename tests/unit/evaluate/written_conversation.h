@@ -37,7 +37,7 @@ inline ReferenceData written_reference(float added = 1) {
   trial->before = {view(0)};
   trial->after = {view(1)};
   trial->outputs = {view(2)};
-  trial->aliases = trial->repeats = {false};
+  trial->aliases = trial->repeats = trial->shared = {false};
   trial->inputs = {{"list", {{{"tensor", 0}}}}};
   trial->input_tensors = {{{"dtype", "float32"}, {"shape", {kCount}}, {"order", {0}}, {"bytes", 80}}};
   trial->output_tree = {{"tensor", 0}};
@@ -130,7 +130,7 @@ inline std::string nonce_of(uint64_t secret) { return fmt::format("{:016x}", sip
 
 // One input, one output as the reference has them.
 inline const std::string kWrittenTensors =
-    R"("inputs":1,"aliases":[-1],"tensors":[{"dtype":"float32","shape":[20],"order":[0],"bytes":80},)"
+    R"("inputs":1,"aliases":[-1],"shared":[-1],"tensors":[{"dtype":"float32","shape":[20],"order":[0],"bytes":80},)"
     R"({"dtype":"float32","shape":[20],"order":[0],"bytes":80}])";
 
 inline const std::string kWrittenLoad =

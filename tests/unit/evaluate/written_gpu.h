@@ -18,7 +18,7 @@ inline std::string opened(double bytes_per_s) {
 inline const std::string kLoadedPlan = "0 {\"loaded\":true}\n";
 inline const std::string kRight = R"(160 {"findings":[],"own":[0,0],"copied":[false],)" + kWrittenTensors + "}\n";
 inline const std::string kWrong =
-    R"(120 {"findings":[],"own":[0,0],"copied":[false],"inputs":1,"aliases":[-1],"tensors":[)"
+    R"(120 {"findings":[],"own":[0,0],"copied":[false],"inputs":1,"aliases":[-1],"shared":[-1],"tensors":[)"
     R"({"dtype":"float32","shape":[20],"order":[0],"bytes":80},)"
     R"({"dtype":"float32","shape":[10],"order":[0],"bytes":40}]})"
     "\n";
