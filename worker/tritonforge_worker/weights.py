@@ -123,7 +123,7 @@ def shorter(tensor, draw):
     """Whole numbers of which all are one above zero may be lengths that are the whole, or a mask that hides nothing:
     each from 1 to what it is; of ones, or of true alone, a quarter zeros. By operations that a plan may have, without
     a look at the values."""
-    noise = torch.rand(tensor.shape, generator=draw)
+    noise = torch.rand(tensor.shape, generator=draw).to(tensor.device)
     kept = noise < 0.75
     if tensor.dtype == torch.bool:
         return torch.where(tensor.all(), kept, tensor)
