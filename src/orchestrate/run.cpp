@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <span>
 #include <thread>
 
@@ -285,19 +286,19 @@ std::string reason_of(const std::exception_ptr& failure, int signal) {
   }
 }
 
-// What to do next goes with every failure of a run that has a folder.
-[[noreturn]] void fail_with_advice(const std::exception_ptr& failure, int signal, const fs::path& folder) {
+// What to do next goes with every failure of a run that has a folder. One that refuses what was asked says it itself.
+[[noreturn]] void fail_with_advice(const std::exception_ptr& failure, bool begun, const fs::path& folder) {
   try {
     std::rethrow_exception(failure);
+  } catch (const StoppedBySignal&) {
+    throw;
   } catch (const Error& error) {
-    if (signal != 0) {
-      throw StoppedBySignal(signal,
-                            fmt::format("stopped by {}; nothing finished is lost: go on with --resume (folder {})",
-                                        ::strsignal(signal), folder.string()));
-    }
+    const std::set<ErrorKind> of_the_machine{ErrorKind::kUnavailable, ErrorKind::kTimeout, ErrorKind::kMachine};
+    if (!begun && !of_the_machine.contains(error.kind())) throw;
     fail(error.kind(), "{}; nothing finished is lost: mend the cause, then go on with --resume (folder {})",
          error.what(), folder.string());
   } catch (const std::exception& error) {
+    if (!begun) throw;
     fail(ErrorKind::kInternal, "{}; nothing finished is lost: go on with --resume (folder {})", error.what(),
          folder.string());
   }
@@ -351,33 +352,25 @@ void prepare_hosts(Launcher& launcher, SignalWaiter& signals, const fs::path& fo
   }
   listener.request_stop();
   listener.join();
-  if (number == 0 && failure) fail_with_advice(failure, 0, folder);
+  if (number == 0 && failure) std::rethrow_exception(failure);
   if (number == 0) return;
   throw StoppedBySignal(number, fmt::format("stopped by {} while the hosts were prepared; nothing was started: go on "
                                             "with --resume (folder {})",
                                             ::strsignal(number), folder.string()));
 }
 
-}  // namespace
-
-void run_recipe(const RecipeConfig& given, const RunOptions& options) {
-  RecipeConfig config = given;
-  if (options.launcher == LauncherKind::kRay && config.placement.hosts.empty())
-    config.placement.hosts = ray_nodes(ray_address(options.ray_address));
-  const fs::path folder = options.output.empty() ? fs::path("runs") / fmt::format("{}-seed{}", config.name, config.seed)
-                                                 : options.output;
-  check_plan(config);
-  for (const std::string& doubt : doubts(config)) log::warn("{}", doubt);
-  warn_of_problems(config);
-  std::unique_ptr<Launcher> launcher = make_launcher(config, options, folder);
+// `begun`: set once what was asked is known to be possible.
+void run_in(const fs::path& folder, const RecipeConfig& config, const RunOptions& options,
+            std::unique_ptr<Launcher> launcher, bool& begun) {
   SignalWaiter signals;
-  RunRecord record(fs::absolute(folder), options.resume);
+  RunRecord record(folder, options.resume);
   keep_recipe(config, record);
   open_longer_stages(config, record);
   if (options.resume) check_inputs(with_stages_left(config, record), record.folder());
   Origin origin(config, record.folder());
   for (const fs::path& swept : SharedFolder::sweep()) log::info("removed {}, which a killed run left", swept.string());
   if (options.resume && stages_left(config, record).empty()) return show_finished(config, record, options.json);
+  begun = true;
   prepare_hosts(*launcher, signals, record.folder());
   RunContext run(config, record, std::move(launcher));
   TerminalView view;
@@ -415,9 +408,34 @@ void run_recipe(const RecipeConfig& given, const RunOptions& options) {
     record.set_end(!failure ? "finished" : signal != 0 ? "stopped" : "failed", reason_of(failure, signal));
   }
   for (const std::string& line : trackers.stop()) log::warn("{}", line);
-  if (failure) fail_with_advice(failure, signal, record.folder());
+  if (failure && signal != 0) {
+    throw StoppedBySignal(signal,
+                          fmt::format("stopped by {}; nothing finished is lost: go on with --resume (folder {})",
+                                      ::strsignal(signal), record.folder().string()));
+  }
+  if (failure) std::rethrow_exception(failure);
   print_result(record, options.json,
                format_duration(seconds_since(start)) + (options.resume ? " since --resume" : " in all"));
+}
+
+}  // namespace
+
+void run_recipe(const RecipeConfig& given, const RunOptions& options) {
+  RecipeConfig config = given;
+  if (options.launcher == LauncherKind::kRay && config.placement.hosts.empty())
+    config.placement.hosts = ray_nodes(ray_address(options.ray_address));
+  const fs::path folder = fs::absolute(
+      options.output.empty() ? fs::path("runs") / fmt::format("{}-seed{}", config.name, config.seed) : options.output);
+  check_plan(config);
+  for (const std::string& doubt : doubts(config)) log::warn("{}", doubt);
+  warn_of_problems(config);
+  std::unique_ptr<Launcher> launcher = make_launcher(config, options, folder);
+  bool begun = false;
+  try {
+    run_in(folder, config, options, std::move(launcher), begun);
+  } catch (...) {
+    fail_with_advice(std::current_exception(), begun, folder);
+  }
 }
 
 }  // namespace tritonforge::orchestrate

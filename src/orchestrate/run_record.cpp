@@ -84,7 +84,7 @@ void require_run(const fs::path& folder) {
        folder.string(), nearest_hint(folder.filename().string(), runs));
 }
 
-// Throws kUnavailable where another run has it.
+// Throws kConflict where another run has it.
 Descriptor lock_of(const fs::path& folder, bool resume) {
   if (resume) require_run(folder);
   fs::create_directories(folder);
@@ -94,7 +94,7 @@ Descriptor lock_of(const fs::path& folder, bool resume) {
   const Deadline deadline = Deadline::after(kLockPatience);
   while (!lock_file(held.get(), LOCK_EX | LOCK_NB, folder)) {
     if (deadline.expired() || !net::pause(0.05))
-      fail(ErrorKind::kUnavailable, "{} is in use by a run that is under way", folder.string());
+      fail(ErrorKind::kConflict, "{} is in use by a run that is under way", folder.string());
   }
   return held;
 }

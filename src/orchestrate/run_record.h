@@ -63,7 +63,7 @@ class RunRecord {
  public:
   // Opens (resume) or creates the folder and takes it for this process and those that it starts: after a kill -9 the
   // folder is free once the last of them is gone. Throws kUsage where it holds a run and resume is false, kNotFound
-  // where it holds none and resume is true, kUnavailable where another run has it and keeps it for some seconds.
+  // where it holds none and resume is true, kConflict where another run has it and keeps it for some seconds.
   RunRecord(fs::path folder, bool resume);
   const fs::path& folder() const { return folder_; }
 

@@ -357,6 +357,17 @@ def test_a_closed_pipe_is_no_error(undisturbed, tmp_path):
     assert run.weights("sft") == undisturbed.weights("sft")
 
 
+def test_a_disk_that_does_not_take_the_recipe_says_how_to_go_on(tmp_path):
+    short = flags(["stages=[sft]", "sft.steps=1"])
+    run = Run(tmp_path, *short, program=("prlimit", "--fsize=4096:unlimited", BINARY))
+    said = run.finish(1).strip().splitlines()[-1]
+    assert said == (
+        f"tritonforge: cannot write {run.output}/recipe.yaml: File too large; nothing finished is lost: mend the cause, "
+        f"then go on with --resume (folder {run.output})"
+    )
+    Run(tmp_path, *short, "--resume").finish()
+
+
 def test_a_signal_is_answered_while_the_disk_takes_no_status(tmp_path):
     disk = HeldDisk(tmp_path)
     run = Run(tmp_path / "a", program=disk.program)
