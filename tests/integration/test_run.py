@@ -362,8 +362,8 @@ def test_a_disk_that_does_not_take_the_recipe_says_how_to_go_on(tmp_path):
     run = Run(tmp_path, *short, program=("prlimit", "--fsize=4096:unlimited", BINARY))
     said = run.finish(1).strip().splitlines()[-1]
     assert said == (
-        f"tritonforge: cannot write {run.output}/recipe.yaml: File too large; nothing finished is lost: mend the cause, "
-        f"then go on with --resume (folder {run.output})"
+        f"tritonforge: cannot write {run.output}/recipe.yaml: File too large; nothing finished is lost: mend the "
+        f"cause, then go on with --resume (folder {run.output})"
     )
     Run(tmp_path, *short, "--resume").finish()
 
