@@ -288,6 +288,7 @@ std::string reason_of(const std::exception_ptr& failure, int signal) {
 
 // What to do next goes with every failure of a run that has a folder. One that refuses what was asked says it itself.
 [[noreturn]] void fail_with_advice(const std::exception_ptr& failure, bool begun, const fs::path& folder) {
+  if (!holds_run(folder)) std::rethrow_exception(failure);
   try {
     std::rethrow_exception(failure);
   } catch (const StoppedBySignal&) {

@@ -76,10 +76,16 @@ namespace {
 
 constexpr const char* kLockFile = ".lock";  // there from the run's first moment on
 
+}  // namespace
+
+bool holds_run(const fs::path& folder) { return fs::exists(folder / kLockFile); }
+
+namespace {
+
 // A folder's name that is mistyped, or follows from another seed, must not begin another run.
 void require_run(const fs::path& folder) {
-  if (fs::exists(folder / kLockFile)) return;
-  const auto runs = names_in(folder.parent_path(), [](const fs::path& entry) { return fs::exists(entry / kLockFile); });
+  if (holds_run(folder)) return;
+  const auto runs = names_in(folder.parent_path(), holds_run);
   fail(ErrorKind::kNotFound, "--resume: there is no run in {}{}; without --resume one is started there",
        folder.string(), nearest_hint(folder.filename().string(), runs));
 }

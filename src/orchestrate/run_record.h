@@ -59,6 +59,9 @@ struct RlStep {
   IdleShares idle;
 };
 
+// A run was begun in this folder: --resume goes on with it.
+bool holds_run(const fs::path& folder);
+
 class RunRecord {
  public:
   // Opens (resume) or creates the folder and takes it for this process and those that it starts: after a kill -9 the

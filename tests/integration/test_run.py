@@ -366,6 +366,9 @@ def test_a_disk_that_does_not_take_the_recipe_says_how_to_go_on(tmp_path):
         f"cause, then go on with --resume (folder {run.output})"
     )
     Run(tmp_path, *short, "--resume").finish()
+    # Where no run could be begun there is none to go on with.
+    said = Run(tmp_path, *short, output=pathlib.Path("/sys/kernel")).finish(1)
+    assert "cannot open /sys/kernel/.lock: " in said and "--resume" not in said
 
 
 def test_a_signal_is_answered_while_the_disk_takes_no_status(tmp_path):

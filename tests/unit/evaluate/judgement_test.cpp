@@ -13,11 +13,12 @@ namespace {
 
 class JudgementTest : public testing::Test {
  protected:
-  Judgement begin(EvaluationMode mode) const {
+  static Judgement begin(EvaluationMode mode, const ReferenceData& reference) {
     Verdict begun;
     begun.mode = mode;
-    return {reference_, 0.1, begun};
+    return {reference, 0.1, begun};
   }
+  Judgement begin(EvaluationMode mode) const { return begin(mode, reference_); }
   // A call that gives `offset` more than its input; the reference gives 1 more.
   Call call(float offset) const {
     const TensorView input = reference_.trials[0]->after[0];
@@ -70,9 +71,7 @@ class JudgementTest : public testing::Test {
   static Loaded imported() { return {.stage = Stage::kImported}; }
   // Of a plan with right outputs, which are shown as `show` says.
   bool is_lazy(const ReferenceData& reference, const std::function<void(CallResult&)>& show) const {
-    Verdict begun;
-    begun.mode = EvaluationMode::kPlan;
-    Judgement judgement(reference, 0.1, begun);
+    Judgement judgement = begin(EvaluationMode::kPlan, reference);
     judgement.take(recorded());
     Call shown = replayed(1);
     show(*shown.result);
