@@ -110,6 +110,8 @@ void handle(ZygoteState& state, const Descriptors& packet) {
       state.missing = message["missing"];
     } else if (wanted && message.contains("error")) {
       state.spawned = {-1, -1, message["error"].get<std::string>()};
+    } else if (known && message.contains("error") && !message.contains("id")) {  // of itself, before it is ready
+      state.failure = message["error"].get<std::string>();
     }
   }
   state.changed.notify_all();

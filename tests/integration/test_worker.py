@@ -92,6 +92,32 @@ def test_the_parent_keeps_compiled_modules_for_the_next_start(tmp_path):
     assert {"candidate", "reference", "interpreter"} & kept, kept
 
 
+@pytest.mark.parametrize("prepared", ["reduce,record,gpu,compile", ",,,,capture"])
+def test_the_parent_starts_without_a_word_to_a_gpus_driver(prepared):
+    """What it has opened works in no child. Without a GPU here the driver is not asked either."""
+    started = """
+import runpy, socket, sys, torch
+
+def driver(*_):
+    raise AssertionError("a driver was asked")
+
+torch._C._cuda_getDeviceCount = torch._C._cuda_init = driver
+ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+ours.shutdown(socket.SHUT_WR)  # it ends once it is ready
+sys.argv[1:] = [str(its.detach()), *sys.argv[1:]]
+runpy.run_module("tritonforge_worker.zygote", run_name="__main__", alter_sys=True)
+print(ours.recv(1 << 16).decode())
+"""
+    library = pathlib.Path(evaluator_server.BINARY).parent / "libtritonforge_sandbox.so"
+    said = subprocess.run(
+        [sys.executable, "-c", started, library, prepared],
+        env=dict(os.environ, PYTHONPATH=str(ROOT / "worker")),
+        capture_output=True,
+        text=True,
+    )
+    assert said.returncode == 0 and '"ready"' in said.stdout, said
+
+
 def test_where_torch_is_a_rocm_build_no_process_dumps_and_each_sees_its_own_gpu():
     from tritonforge_worker import zygote
 

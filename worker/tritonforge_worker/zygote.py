@@ -9,6 +9,7 @@ Control protocol on the socket whose number is argv[1] (SOCK_SEQPACKET, one JSON
   out  {"ready": versions, "missing": what cannot be compiled here};  then for each request
        {"spawned": pid, "id": ...} with a pidfd attached, or {"error": text, "id": ...};
        later {"exited": pid, "status": wait status}
+  or, instead of ready, {"error": why it cannot serve}, and ends
 The zygote ends when the trusted side closes the control socket.
 """
 
@@ -22,6 +23,7 @@ import signal
 import socket
 import sys
 import tempfile
+from unittest import mock
 
 from tritonforge_worker import inherited
 
@@ -221,9 +223,13 @@ def main():
     prepared = sys.argv[3].split(",")
     if "reduce" in prepared:
         inherited.place_arenas(library)
-    warm_up(prepared)
+    import torch.cuda
+
+    # TorchInductor asks while it is imported, and a driver that the parent has opened works in no child.
+    with mock.patch.object(torch.cuda, "is_available", lambda: "gpu" in prepared):
+        warm_up(prepared)
     if touched_cuda():
-        control.send(json.dumps({"error": "the zygote has mapped a CUDA device"}).encode())
+        control.send(json.dumps({"error": "it opened a GPU's driver while it started: no child could"}).encode())
         sys.exit(1)
     threads = len(os.listdir("/proc/self/task"))
     if threads > 1:  # none has been seen

@@ -1,8 +1,10 @@
 #include "evaluate/zygote.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/filesystem.h"
 #include "evaluate/child_pool.h"
 #include "evaluate/self_test.h"
 
@@ -56,6 +58,21 @@ TEST(ZygoteTest, AGpuThatIsNotThereIsNotGranted) {
     ADD_FAILURE() << "a child was granted it";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
+  }
+}
+
+TEST(ZygoteTest, AParentThatCannotServeSaysWhy) {
+  const TemporaryFolder folder("tritonforge-worker-");
+  fs::create_directory(folder.path() / "tritonforge_worker");
+  write_file_atomic(
+      folder.path() / "tritonforge_worker" / "zygote.py",
+      "import socket, sys\nsocket.socket(fileno=int(sys.argv[1])).send(b'{\"error\": \"it is Monday\"}')\n");
+  try {
+    Zygote zygote({.worker = folder.path()});
+    ADD_FAILURE() << "it serves";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kMachine);
+    EXPECT_THAT(error.what(), testing::EndsWith("does not start: it is Monday"));
   }
 }
 
