@@ -1,10 +1,9 @@
 """Plan mode where inputs and expected outputs are drawn by the replayer (src/evaluate/plan/drawn.h): the way of a GPU,
 asked for on a CPU. That it judges as the other way does: test_corpus.py."""
 
-import pathlib
-
 import pytest
 
+import test_corpus
 from evaluator_server import HEADER, HONEST, PROBLEM, Evaluator
 
 SAMPLED = 1 << 16  # elements of a tensor that the trusted side looks at
@@ -117,8 +116,7 @@ class ModelNew(nn.Module):
 
 
 def test_lengths_that_are_the_whole_are_drawn_shorter_there_too(drawing):
-    path = pathlib.Path(__file__).parent / "corpus/honest/lengths_that_drop_nothing.py"
-    problem, _, candidate = path.read_text().partition("# ---- candidate ----\n")
+    problem, candidate = test_corpus.parts(test_corpus.CORPUS / "honest" / "lengths_that_drop_nothing.py")
     verdict = drawing.judge(candidate, problem)
     assert drawn(verdict) and verdict["correct"] and verdict["notes"]["draw"] in ("signed", "wide"), verdict
     for read in ("tl.load(lengths + row // steps)", "tl.load(mask + row)"):

@@ -236,7 +236,6 @@ def main():
         print(f"{threads} threads where children are forked: a lock that one holds then stays locked", file=sys.stderr)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's ctrl-C is the trusted side's to handle
     import numpy
-    import torch
     import triton
 
     from tritonforge_worker import compilers
